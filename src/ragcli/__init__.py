@@ -1,0 +1,1 @@
+"""ragcli finds the right passage in your own papers and notes."""

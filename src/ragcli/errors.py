@@ -1,0 +1,69 @@
+"""What can go wrong, said to the person at the shell.
+
+Every error carries one plain sentence: what is wrong, with which file, and what to do about it. The command
+line prints that sentence and leaves with the class's exit code; a library caller catches `RagcliError`.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+EXIT_DONE: Final = 0
+EXIT_NO_MATCH: Final = 1
+EXIT_USAGE: Final = 2
+EXIT_BAD_INPUT: Final = 3
+EXIT_SOME_FAILED: Final = 4
+EXIT_NO_MODEL: Final = 5
+EXIT_INTERRUPTED: Final = 130
+
+
+class RagcliError(Exception):
+    """Base of every error ragcli raises on purpose. `str(error)` is the sentence to show."""
+
+    exit_code: ClassVar[int] = EXIT_BAD_INPUT
+
+
+class UsageError(RagcliError):
+    """The call itself makes no sense: a bad option, name or combination."""
+
+    exit_code = EXIT_USAGE
+
+
+class InputError(RagcliError):
+    """Something given as input (file, folder, pattern, question) cannot be used."""
+
+
+class ConfigError(RagcliError):
+    """A `collections.toml` is wrong. The sentence names file, key and line."""
+
+
+class CollectionError(RagcliError):
+    """A collection is damaged, busy, or asked for what it cannot do."""
+
+
+class MissingCollection(CollectionError):
+    """No collection of that name, or no such document or chunk in it."""
+
+
+class CollectionBusy(CollectionError):
+    """Another process is writing to the collection; the sentence names its process id."""
+
+
+class DocumentError(RagcliError):
+    """One document cannot be read. It costs that document only and ends up in the failures."""
+
+
+class PasswordNeeded(DocumentError):
+    """The document is encrypted and none of the given passwords opens it."""
+
+
+class ModelUnavailable(RagcliError):
+    """A model's weights are not here and may not, or cannot, be fetched."""
+
+    exit_code = EXIT_NO_MODEL
+
+
+class MissingExtra(RagcliError, ImportError):
+    """An optional dependency is not installed; the sentence names the extra that brings it."""
+
+    exit_code = EXIT_NO_MODEL
