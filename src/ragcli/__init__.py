@@ -1,1 +1,39 @@
-"""ragcli finds the right passage in your own papers and notes."""
+"""ragcli finds the right passage in your own papers and notes.
+
+The names below are loaded when first used, so that `import ragcli` and the command line start at once.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from ragcli._version import __version__
+
+if TYPE_CHECKING:
+    from ragcli.api import RagIndex as RagIndex
+    from ragcli.api import build_index as build_index
+    from ragcli.api import chunk_text as chunk_text
+    from ragcli.api import load_index as load_index
+    from ragcli.api import save_index as save_index
+    from ragcli.api import search as search
+    from ragcli.api import search_exact as search_exact
+    from ragcli.collection import Collection as Collection
+
+__all__ = [
+    "Collection",
+    "RagIndex",
+    "__version__",
+    "build_index",
+    "chunk_text",
+    "load_index",
+    "save_index",
+    "search",
+    "search_exact",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'ragcli' has no attribute '{name}'")
+    return getattr(import_module("ragcli.collection" if name == "Collection" else "ragcli.api"), name)

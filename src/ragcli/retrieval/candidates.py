@@ -1,0 +1,140 @@
+"""Stage 1: the pool of candidates out of one or several collections that share an encoder.
+
+Collections with the same encoder compete in one pool: each stage takes its best over all of them together.
+Every candidate then gets every stage's score, also from the stage that did not find it, because the fusion
+compares scores and a gap would have to be guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.retrieval.pipelines import Stage
+
+if TYPE_CHECKING:
+    from ragcli.collection import Snapshot
+    from ragcli.models import Encoding
+
+Numbers = npt.NDArray[np.int64]
+StageScores = npt.NDArray[np.float64]
+
+
+class Question:
+    """A question's words, and their encoding, which is made when a stage first asks for it."""
+
+    def __init__(self, text: str, encode: Callable[[str], Encoding]) -> None:
+        self.text = text
+        self._encode = encode
+
+    @cached_property
+    def encoding(self) -> Encoding:
+        """The unit vector (d,) and the token vectors (t, d)."""
+        return self._encode(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Candidates as parallel arrays: the snapshot each is from, its chunk number and its row there.
+
+    `scores` has one float64 array per stage that ran, aligned with the candidates, NaN where a stage has none.
+    """
+
+    owners: npt.NDArray[np.int64]
+    numbers: Numbers
+    rows: npt.NDArray[np.int64]
+    scores: dict[str, StageScores]
+
+    def __len__(self) -> int:
+        return int(self.numbers.size)
+
+
+def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: int) -> Numbers:
+    """Numbers of the chunks that one stage puts first in one collection, best first, at most `depth`."""
+    if stage == "dense":
+        from ragcli.index.dense import top_rows
+
+        rows, _ = top_rows(snapshot.vectors, question.encoding.vector, depth, snapshot.dead)
+        return np.asarray(snapshot.row_numbers[rows], dtype=np.int64)
+    if stage == "tfidf":
+        return (
+            np.asarray(snapshot.tfidf.rank(question.text, depth)[0], dtype=np.int64)
+            if snapshot.tfidf
+            else _no_numbers()
+        )
+    return _lexical_ranking(snapshot, question.text, depth)
+
+
+def _lexical_ranking(snapshot: Snapshot, text: str, depth: int) -> Numbers:
+    # The lexical index may hold chunks that the store has dropped or not yet committed: ask for more until
+    # enough known ones have come.
+    asked = depth
+    while True:
+        numbers, _ = snapshot.lexical.search(text, asked)
+        known = snapshot.rows(numbers.tolist())
+        kept = [number for number in numbers.tolist() if number in known]
+        if len(kept) >= depth or len(numbers) < asked:
+            return np.asarray(kept[:depth], dtype=np.int64)
+        asked *= 2
+
+
+def fill_pool(snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int) -> Pool:
+    """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage."""
+    found: list[dict[Stage, Numbers]] = [
+        {stage: stage_ranking(snapshot, stage, question, depth) for stage in stages} for snapshot in snapshots
+    ]
+    parts: list[Pool] = []
+    for owner, (snapshot, rankings) in enumerate(zip(snapshots, found, strict=True)):
+        numbers = np.unique(np.concatenate([_no_numbers(), *rankings.values()]))
+        rows_of = snapshot.rows(numbers.tolist())
+        numbers = np.asarray([number for number in numbers.tolist() if number in rows_of], dtype=np.int64)
+        rows = np.asarray([rows_of[number] for number in numbers.tolist()], dtype=np.int64)
+        scores = {stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages}
+        parts.append(Pool(np.full(numbers.size, owner, dtype=np.int64), numbers, rows, scores))
+    pool = Pool(
+        np.concatenate([part.owners for part in parts]),
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.rows for part in parts]),
+        {stage: np.concatenate([part.scores[stage] for part in parts]) for stage in stages},
+    )
+    return pool if len(snapshots) == 1 else _best_over_all(pool, depth)
+
+
+def _best_over_all(pool: Pool, depth: int) -> Pool:
+    keep = np.zeros(len(pool), dtype=bool)
+    for scores in pool.scores.values():
+        keep[np.argsort(-np.nan_to_num(scores, nan=-np.inf), kind="stable")[:depth]] = True
+    return Pool(
+        pool.owners[keep],
+        pool.numbers[keep],
+        pool.rows[keep],
+        {stage: scores[keep] for stage, scores in pool.scores.items()},
+    )
+
+
+def _stage_scores(
+    snapshot: Snapshot,
+    stage: Stage,
+    question: Question,
+    numbers: Numbers,
+    rows: npt.NDArray[np.int64],
+) -> StageScores:
+    if stage == "dense":
+        return np.asarray(snapshot.vectors[rows] @ question.encoding.vector, dtype=np.float64)
+    if stage == "bm25":
+        return np.asarray(snapshot.lexical.scores_of(question.text, numbers), dtype=np.float64)
+    if snapshot.tfidf is None:
+        return np.full(numbers.size, np.nan)
+    chunks = snapshot.chunks(numbers.tolist())
+    return np.asarray(
+        snapshot.tfidf.cosine(question.text, [chunks[number].text for number in numbers.tolist()]), dtype=np.float64
+    )
+
+
+def _no_numbers() -> Numbers:
+    return np.empty(0, dtype=np.int64)

@@ -1,0 +1,270 @@
+"""From a question to ranked hits: fill the pool, rerank it, fuse, cut.
+
+A `Searcher` is opened once over some collections and answers any number of questions from the same committed
+state; the encoder is loaded at the first question that needs it, so a BM25 query never pays for a model. The
+command line opens one, asks once and leaves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+
+from ragcli.errors import UsageError
+from ragcli.records import Hit, ScoreType
+from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool
+from ragcli.retrieval.fusion import reciprocal_ranks, weighted_sum
+from ragcli.retrieval.pipelines import PIPELINES, Pipeline
+from ragcli.retrieval.request import QueryRequest, QueryResult, StageTime
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ragcli.collection import Collection, Snapshot
+    from ragcli.models import Encoder, TextReranker
+
+EngineName = Literal["auto", "onnx", "torch"]
+Notify = Callable[[str], None]
+
+SCORE_TYPES: Final[Mapping[str, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """The candidates of one encoder's collections in final order, with the scores that led there."""
+
+    snapshots: Sequence[Snapshot]
+    pool: Pool
+    order: list[int]
+    final: StageScores
+    score_type: ScoreType
+    reranker: str | None
+
+
+class Searcher:
+    """Answers questions over one committed state of some collections. A context manager; not for two threads."""
+
+    def __init__(self, collections: Sequence[Collection], *, engine: EngineName = "auto", notify: Notify | None = None):
+        if not collections:
+            raise UsageError("There is no collection to search; `ragcli ingest PATH` makes one.")
+        self._collections = tuple(collections)
+        self._engine = engine
+        self._notify = notify
+        self._stack = ExitStack()
+        self._snapshots: tuple[Snapshot, ...] = ()
+        self._encoders: dict[str, Encoder] = {}
+        self._rerankers: dict[str, TextReranker] = {}
+
+    def __enter__(self) -> Searcher:
+        with ExitStack() as opening:
+            self._snapshots = tuple(opening.enter_context(each.snapshot()) for each in self._collections)
+            self._stack = opening.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def query(self, request: QueryRequest) -> QueryResult:
+        """Ranked hits for one question.
+
+        Raises ModelUnavailable when a model is needed that is not on this machine.
+        """
+        clock = _Clock()
+        pipeline = PIPELINES[request.pipeline]
+        groups = [
+            self._rank(snapshots, pipeline, request, clock)
+            for snapshots in _by_encoder(self._snapshots)
+            if any(snapshot.chunk_count for snapshot in snapshots)
+        ]
+        with clock.stage("hits", f"{request.top} asked for"):
+            hits = _hits(groups, request)
+        rerankers = [group.reranker for group in groups if group.reranker]
+        return QueryResult(hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None)
+
+    def _rank(self, snapshots: Sequence[Snapshot], pipeline: Pipeline, request: QueryRequest, clock: _Clock) -> _Ranked:
+        reranker = self._choose_reranker(pipeline, request)
+        # The seed's order without reranking is TF-IDF alone, so nothing else need run.
+        stages = pipeline.stages
+        if reranker is None and pipeline.plain is not None:
+            stages = (pipeline.plain,)
+        name = snapshots[0].settings.encoder
+        question = Question(request.text, lambda text: self._encoder(name).encode_tokens([text])[0])
+        if "dense" in stages or reranker == "late":
+            with clock.stage("encoder", name):
+                self._encoder(name)
+            with clock.stage("encode", "the question"):
+                _ = question.encoding
+        depth = request.pool or pipeline.pool
+        if reranker is None:
+            depth = max(depth, request.top)
+        with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
+            pool = fill_pool(snapshots, stages, question, depth)
+        scores = dict(pool.scores)
+        if reranker is not None:
+            with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
+                scores["rerank"] = self._rerank(snapshots, pool, reranker, question)
+        final, score_type = _final_scores(scores, pipeline, reranked=reranker is not None)
+        order = np.argsort(-final, kind="stable").tolist()
+        return _Ranked(
+            snapshots,
+            Pool(pool.owners, pool.numbers, pool.rows, scores),
+            order,
+            final,
+            score_type,
+            reranker,
+        )
+
+    def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest) -> str | None:
+        from ragcli.models import DEFAULT_CROSS_ENCODER, cross_encoder_available
+
+        if request.reranker == "none" or (request.reranker == "auto" and not pipeline.reranks):
+            return None
+        if request.reranker != "auto":
+            return request.reranker
+        return DEFAULT_CROSS_ENCODER if cross_encoder_available(DEFAULT_CROSS_ENCODER) else "late"
+
+    def _rerank(self, snapshots: Sequence[Snapshot], pool: Pool, reranker: str, question: Question) -> StageScores:
+        from ragcli.retrieval.rerank import cross_scores, late_scores
+
+        if reranker == "late":
+            return late_scores(snapshots, pool, question, lambda: self._encoder(snapshots[0].settings.encoder))
+        return cross_scores(snapshots, pool, self._reranker(reranker), question.text)
+
+    def _encoder(self, name: str) -> Encoder:
+        if name not in self._encoders:
+            from ragcli.models import load_encoder
+
+            self._encoders[name] = load_encoder(name, engine=self._engine, notify=self._notify)
+        return self._encoders[name]
+
+    def _reranker(self, name: str) -> TextReranker:
+        if name not in self._rerankers:
+            from ragcli.models import load_reranker
+
+            self._rerankers[name] = load_reranker(name, notify=self._notify)
+        return self._rerankers[name]
+
+
+def query(
+    collections: Sequence[Collection],
+    request: QueryRequest,
+    *,
+    engine: EngineName = "auto",
+    notify: Notify | None = None,
+) -> QueryResult:
+    """Open the collections, answer one question, close them."""
+    with Searcher(collections, engine=engine, notify=notify) as searcher:
+        return searcher.query(request)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self._stages: list[StageTime] = []
+
+    @property
+    def stages(self) -> tuple[StageTime, ...]:
+        return tuple(self._stages)
+
+    @contextmanager
+    def stage(self, name: str, detail: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self._stages.append(StageTime(name, time.perf_counter() - started, detail))
+
+
+def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:
+    groups: dict[str, list[Snapshot]] = {}
+    for snapshot in snapshots:
+        groups.setdefault(snapshot.settings.encoder, []).append(snapshot)
+    return list(groups.values())
+
+
+def _final_scores(
+    scores: dict[str, StageScores], pipeline: Pipeline, *, reranked: bool
+) -> tuple[StageScores, ScoreType]:
+    if pipeline.final == "fusion":
+        return weighted_sum(scores, pipeline.weights), "fused"
+    if reranked or pipeline.plain is None:
+        return scores["rerank"], "rerank"
+    return scores[pipeline.plain], SCORE_TYPES[pipeline.plain]
+
+
+def _hits(groups: list[_Ranked], request: QueryRequest) -> tuple[Hit, ...]:
+    merged = [(group, place, float(group.final[place]), group.score_type) for group in groups for place in group.order]
+    if len(groups) > 1:
+        # Different encoders: raw scores mean different things, so only the places within each group count.
+        merged = _merge_by_rank(groups)
+    hits: list[Hit] = []
+    taken: Counter[str] = Counter()
+    # Chunks are read a screenful at a time: without a cap the first batch is all that is needed.
+    for batch in _batches(merged, max(request.top, 1)):
+        numbers: dict[int, dict[int, list[int]]] = {}
+        for group, place, _, _ in batch:
+            owner = int(group.pool.owners[place])
+            numbers.setdefault(id(group), {}).setdefault(owner, []).append(int(group.pool.numbers[place]))
+        found = {
+            (id(group), owner): group.snapshots[owner].chunks(numbers[id(group)][owner])
+            for group in groups
+            for owner in numbers.get(id(group), ())
+        }
+        for group, place, score, score_type in batch:
+            owner = int(group.pool.owners[place])
+            chunk = found[id(group), owner].get(int(group.pool.numbers[place]))
+            if chunk is None:
+                continue
+            key = f"{chunk.collection}\0{chunk.document_id}"
+            if request.max_per_source is not None and taken[key] >= request.max_per_source:
+                continue
+            taken[key] += 1
+            scores = {
+                stage: None if np.isnan(values[place]) else float(values[place])
+                for stage, values in group.pool.scores.items()
+            }
+            hits.append(
+                Hit(
+                    rank=len(hits) + 1,
+                    chunk=chunk,
+                    score=score,
+                    score_type=score_type,
+                    cosine=_cosine(group.snapshots[owner], request.text, chunk.text),
+                    reranker=group.reranker,
+                    scores={stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank")}
+                    | {"fused": float(group.final[place]) if group.score_type == "fused" else None},
+                )
+            )
+            if len(hits) == request.top:
+                return tuple(hits)
+    return tuple(hits)
+
+
+def _merge_by_rank(groups: list[_Ranked]) -> list[tuple[_Ranked, int, float, ScoreType]]:
+    places = [(group, place) for group in groups for place in group.order]
+    lists = {}
+    for at, group in enumerate(groups):
+        lists[str(at)] = np.asarray(
+            [-group.order.index(place) if owner is group else np.nan for owner, place in places], dtype=np.float64
+        )
+    fused = reciprocal_ranks(lists)
+    order = np.argsort(-fused, kind="stable").tolist()
+    return [(*places[at], float(fused[at]), "fused") for at in order]
+
+
+def _batches(
+    items: list[tuple[_Ranked, int, float, ScoreType]], size: int
+) -> Iterator[list[tuple[_Ranked, int, float, ScoreType]]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _cosine(snapshot: Snapshot, text: str, passage: str) -> float:
+    if snapshot.tfidf is None:
+        return 0.0
+    return float(snapshot.tfidf.cosine(text, [passage])[0])
