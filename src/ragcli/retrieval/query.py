@@ -18,16 +18,17 @@ import numpy as np
 
 from ragcli.errors import UsageError
 from ragcli.records import Hit, ScoreType
-from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool
-from ragcli.retrieval.fusion import reciprocal_ranks, weighted_sum
+from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, stage_ranking
+from ragcli.retrieval.fusion import RRF_K, reciprocal_ranks, weighted_sum
 from ragcli.retrieval.pipelines import PIPELINES, Pipeline
-from ragcli.retrieval.request import QueryRequest, QueryResult, StageTime
+from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunk, RankedChunks, StageTime
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from ragcli.collection import Collection, Snapshot
-    from ragcli.models import Encoder, TextReranker
+    from ragcli.models import Encoder, Encoding, TextReranker
+    from ragcli.retrieval.pipelines import Stage
 
 EngineName = Literal["auto", "onnx", "torch"]
 Notify = Callable[[str], None]
@@ -60,6 +61,8 @@ class Searcher:
         self._snapshots: tuple[Snapshot, ...] = ()
         self._encoders: dict[str, Encoder] = {}
         self._rerankers: dict[str, TextReranker] = {}
+        self._encodings: dict[tuple[str, str], Encoding] = {}
+        self._names: dict[tuple[int, int], tuple[str, str]] = {}
 
     def __enter__(self) -> Searcher:
         with ExitStack() as opening:
@@ -80,7 +83,7 @@ class Searcher:
         clock = _Clock()
         pipeline = PIPELINES[request.pipeline]
         groups = [
-            self._rank(snapshots, pipeline, request, clock)
+            self._rank(snapshots, pipeline, request, self._question(snapshots, request.text), clock)
             for snapshots in _by_encoder(self._snapshots)
             if any(snapshot.chunk_count for snapshot in snapshots)
         ]
@@ -89,14 +92,72 @@ class Searcher:
         rerankers = [group.reranker for group in groups if group.reranker]
         return QueryResult(hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None)
 
-    def _rank(self, snapshots: Sequence[Snapshot], pipeline: Pipeline, request: QueryRequest, clock: _Clock) -> _Ranked:
-        reranker = self._choose_reranker(pipeline, request)
-        # The seed's order without reranking is TF-IDF alone, so nothing else need run.
-        stages = pipeline.stages
-        if reranker is None and pipeline.plain is not None:
-            stages = (pipeline.plain,)
+    def ranking(self, request: QueryRequest, *, chunks: int = 0, documents: int = 0) -> RankedChunks:
+        """The order that `query` cuts its hits from, and what lies below the pool, for looking deep.
+
+        The pool and its order are the pipeline's own, however deep one looks. Below it come the chunks that the
+        first stages rank next, merged by reciprocal rank, all with the pool's lowest score; no reranker has seen
+        them. The ranking goes on until it has so many chunks of so many documents, where there are as many;
+        `max_per_source` has no part in it. Question encodings are kept from call to call, so this is not what to time. Raises UsageError for
+        collections of different encoders.
+        """
+        snapshots, *others = _by_encoder(self._snapshots)
+        if others:
+            raise UsageError("Only collections with the same encoder can be ranked in depth together.")
+        total = sum(snapshot.chunk_count for snapshot in snapshots)
+        if total == 0:
+            return RankedChunks((), None)
         name = snapshots[0].settings.encoder
-        question = Question(request.text, lambda text: self._encoder(name).encode_tokens([text])[0])
+        encoding = self._encodings.get((name, request.text))
+        question = self._question(snapshots, request.text)
+        if encoding is not None:
+            question.encoding = encoding
+        pipeline = PIPELINES[request.pipeline]
+        ranked = self._rank(snapshots, pipeline, request, question, _Clock())
+        if "encoding" in vars(question):
+            self._encodings[name, request.text] = question.encoding
+        pool = ranked.pool
+        top = [
+            (int(pool.owners[place]), int(pool.numbers[place]), float(ranked.final[place])) for place in ranked.order
+        ]
+        lowest = top[-1][2] if top else 0.0
+        depth = max(2 * len(top), chunks, documents)
+        while True:
+            below = _below(snapshots, _stages(pipeline, ranked.reranker), question, depth)
+            places = dict.fromkeys([(owner, number) for owner, number, _ in top] + below)
+            names = self._chunk_names(snapshots, list(places))
+            known = [place for place in places if place in names]
+            if depth >= total or (len(known) >= chunks and len({names[place][1] for place in known}) >= documents):
+                break
+            depth *= 2
+        scores = {(owner, number): score for owner, number, score in top}
+        found = tuple(RankedChunk(*names[place], scores.get(place, lowest)) for place in known)
+        return RankedChunks(found, ranked.reranker)
+
+    def _question(self, snapshots: Sequence[Snapshot], text: str) -> Question:
+        name = snapshots[0].settings.encoder
+        return Question(text, lambda words: self._encoder(name).encode_tokens([words])[0])
+
+    def _chunk_names(
+        self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]
+    ) -> dict[tuple[int, int], tuple[str, str]]:
+        for owner, snapshot in enumerate(snapshots):
+            missing = [number for at, number in places if at == owner and (at, number) not in self._names]
+            for number, chunk in snapshot.chunks(missing).items():
+                self._names[owner, number] = (chunk.chunk_id, chunk.document_id)
+        return {place: self._names[place] for place in places if place in self._names}
+
+    def _rank(
+        self,
+        snapshots: Sequence[Snapshot],
+        pipeline: Pipeline,
+        request: QueryRequest,
+        question: Question,
+        clock: _Clock,
+    ) -> _Ranked:
+        reranker = self._choose_reranker(pipeline, request)
+        stages = _stages(pipeline, reranker)
+        name = snapshots[0].settings.encoder
         if "dense" in stages or reranker == "late":
             with clock.stage("encoder", name):
                 self._encoder(name)
@@ -178,6 +239,22 @@ class _Clock:
         started = time.perf_counter()
         yield
         self._stages.append(StageTime(name, time.perf_counter() - started, detail))
+
+
+def _stages(pipeline: Pipeline, reranker: str | None) -> tuple[Stage, ...]:
+    # The seed's order without reranking is TF-IDF alone, so nothing else need run.
+    return (pipeline.plain,) if reranker is None and pipeline.plain is not None else pipeline.stages
+
+
+def _below(
+    snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int
+) -> list[tuple[int, int]]:
+    scores: Counter[tuple[int, int]] = Counter()
+    for owner, snapshot in enumerate(snapshots):
+        for stage in stages:
+            for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
+                scores[owner, number] += 1 / (RRF_K + rank)
+    return sorted(scores, key=lambda place: -scores[place])
 
 
 def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:

@@ -58,3 +58,20 @@ class QueryResult:
     pipeline: str
     reranker: str | None
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunk:
+    """A chunk in a deep ranking, by its ids alone."""
+
+    chunk_id: str
+    document_id: str
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RankedChunks:
+    """A deep ranking, best first, and the reranker that ordered its top."""
+
+    chunks: tuple[RankedChunk, ...]
+    reranker: str | None
