@@ -98,8 +98,8 @@ class Searcher:
         The pool and its order are the pipeline's own, however deep one looks. Below it come the chunks that the
         first stages rank next, merged by reciprocal rank, all with the pool's lowest score; no reranker has seen
         them. The ranking goes on until it has so many chunks of so many documents, where there are as many;
-        `max_per_source` has no part in it. Question encodings are kept from call to call, so this is not what to time. Raises UsageError for
-        collections of different encoders.
+        `max_per_source` has no part in it. Question encodings are kept from call to call, so this is not what to
+        time. Raises UsageError for collections of different encoders.
         """
         snapshots, *others = _by_encoder(self._snapshots)
         if others:
