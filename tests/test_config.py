@@ -244,12 +244,12 @@ def test_any_value_under_any_key_is_taken_or_told(
 ) -> None:
     file = tmp_path_factory.mktemp("any") / "collections.toml"
     file.write_text(f"[{section}]\n{key} = {_toml(value)}\n", encoding="utf-8")
+    told = ""
     try:
-        config = load_config(file)
+        load_config(file)
     except ConfigError as error:
-        assert f"line 2: {section}.{key} " in str(error)
-    else:
-        assert config.file == file
+        told = str(error)
+    assert not told or f"line 2: {section}.{key} " in told
 
 
 def _toml(value: object) -> str:

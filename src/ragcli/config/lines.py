@@ -8,7 +8,6 @@ has the key. That costs a few parses of a small file, and only when there is an 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 
 
@@ -25,6 +24,8 @@ def line_of(text: str, keys: Sequence[str]) -> int | None:
 
 
 def _shortest_parsing_prefix(lines: Sequence[str], at_least: int) -> Mapping[str, object]:
+    import tomllib
+
     for count in range(at_least, len(lines) + 1):
         try:
             return tomllib.loads("".join(lines[:count]))

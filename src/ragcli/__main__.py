@@ -1,0 +1,76 @@
+"""`ragcli`, from the words of a call to its exit code: the whole story on one page.
+
+A command answers, or raises what it cannot do. Here that becomes one sentence on stderr and an exit code; no
+mistake of a person, a file or a disk ends in a traceback.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from ragcli.cli import terminal
+from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, RagcliError
+
+EXIT_BUG: Final = 70
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and give its exit code. `arguments` are those of the process unless given."""
+    terminal.prepare_streams()
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except (terminal.OutputClosedError, BrokenPipeError):
+        terminal.silence_streams()
+        code = EXIT_DONE
+    except RagcliError as error:
+        terminal.note(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        terminal.note("interrupted; what was committed is kept.")
+        code = EXIT_INTERRUPTED
+    except MemoryError:
+        terminal.note("there is not enough memory for this.")
+        code = EXIT_BAD_INPUT
+    except OSError as error:
+        terminal.note(os_error_sentence(error))
+        code = EXIT_BAD_INPUT
+    except Exception as error:
+        if os.environ.get("RAGCLI_DEBUG"):
+            raise
+        terminal.note(f"this is a bug in ragcli ({type(error).__name__}: {error}); RAGCLI_DEBUG=1 shows where.")
+        code = EXIT_BUG
+    return code
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse the arguments and call the command. Raises RagcliError, also for a call that cannot be parsed."""
+    import typer
+
+    from ragcli.cli.app import build
+    from ragcli.cli.lean import usage_error
+
+    try:
+        code = build().main(list(arguments), prog_name=terminal.PROGRAM, standalone_mode=False)
+    except typer.Abort:
+        return EXIT_INTERRUPTED
+    except Exception as error:
+        if usage := usage_error(error):
+            raise usage from None
+        raise
+    if code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    return code if isinstance(code, int) else EXIT_DONE
+
+
+def os_error_sentence(error: OSError) -> str:
+    """What the operating system refused, and for which file."""
+    reason = error.strerror or str(error) or type(error).__name__
+    return f"{error.filename}: {reason}." if error.filename else f"{reason}."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Ranked hits as a person reads them: a table that fits the screen it is on.
+
+Where there is room, place and passage stand side by side. On a narrow screen a passage needs all the width
+there is, so its place goes above it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from ragcli.cli.terminal import render, safe_line
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from ragcli.cli.terminal import Screen
+    from ragcli.records import Hit, StoredChunk
+    from ragcli.retrieval.request import QueryRequest, QueryResult
+
+# From this width on, a column for the place leaves the passage some sixty characters, a good line to read.
+WIDE: Final = 100
+# Characters of a passage to show: about four lines wherever it stands.
+_EXCERPT_NARROW: Final = 300
+_EXCERPT_WIDE: Final = 420
+_NAME_PARTS: Final = re.compile(r"[^/\\_\- ]*[/\\_\- ]|[^/\\_\- ]+")
+
+
+def hits_table(result: QueryResult, request: QueryRequest, screen: Screen) -> str:
+    """The hits of a query as text for this screen."""
+    if not result.hits:
+        return "No passage was found.\n"
+    several = len({hit.chunk.collection for hit in result.hits}) > 1
+    table = _frame(screen)
+    room = _place_width(screen)
+    for hit in result.hits:
+        place, passage = _place(hit.chunk, room, several=several), _passage(hit, request, screen)
+        if screen.width >= WIDE:
+            table.add_row(str(hit.rank), f"{hit.score:.3f}", place, passage)
+        else:
+            from rich.console import Group
+
+            table.add_row(str(hit.rank), f"{hit.score:.3f}", Group(place, passage))
+    return render(screen, table) + _footing(result)
+
+
+def stages_table(result: QueryResult, screen: Screen) -> str:
+    """Every stage's score for every hit, and every stage's time, as text for this screen."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    names = list(dict.fromkeys(name for hit in result.hits for name in hit.scores))
+    scores = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Scores", title_justify="left")
+    scores.add_column("#", justify="right")
+    for name in names:
+        scores.add_column(name, justify="right")
+    scores.add_column("cosine", justify="right")
+    scores.add_column("chunk", overflow="fold")
+    for hit in result.hits:
+        values = [hit.scores.get(name) for name in names]
+        scores.add_row(
+            str(hit.rank),
+            *("-" if value is None else f"{value:.3f}" for value in values),
+            f"{hit.cosine:.3f}",
+            Text(safe_line(hit.chunk.chunk_id)),
+        )
+    times = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="Times", title_justify="left")
+    times.add_column("stage")
+    times.add_column("ms", justify="right")
+    times.add_column("on", overflow="fold")
+    for stage in result.stages:
+        times.add_row(stage.stage, f"{stage.seconds * 1000:.1f}", Text(safe_line(stage.detail)))
+    times.add_row("all", f"{sum(stage.seconds for stage in result.stages) * 1000:.1f}", "")
+    return render(screen, *([scores] if result.hits else []), times)
+
+
+def place_of(source: str, page_start: int | None, page_end: int | None) -> str:
+    """A source and its pages on one line, safe to show."""
+    name, pages = safe_line(source), pages_of(page_start, page_end)
+    return f"{name}, {pages}" if pages else name
+
+
+def pages_of(start: int | None, end: int | None) -> str:
+    """Pages as a citation has them, or nothing for a document without pages."""
+    if start is None:
+        return ""
+    return f"p. {start}" if end is None or end == start else f"pp. {start}-{end}"
+
+
+def _frame(screen: Screen) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), width=screen.width, leading=1, show_edge=False
+    )
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("Score", justify="right", no_wrap=True)
+    if screen.width >= WIDE:
+        table.add_column("Source", width=_place_width(screen), overflow="fold")
+        table.add_column("Passage", ratio=1, overflow="fold")
+    else:
+        table.add_column("Source and passage", ratio=1, overflow="fold")
+    return table
+
+
+def _place_width(screen: Screen) -> int:
+    return max(26, screen.width // 4) if screen.width >= WIDE else screen.width - 13
+
+
+def _place(chunk: StoredChunk, room: int, *, several: bool) -> Text:
+    from rich.text import Text
+
+    text = Text(_fold_place(chunk, room), style="cyan")
+    if several:
+        text.append(f" [{safe_line(chunk.collection)}]", style="not bold dim")
+    if chunk.heading:
+        text.append("\n" + safe_line(chunk.heading), style="italic dim")
+    return text.append("\n" + safe_line(chunk.chunk_id), style="dim")
+
+
+def _fold_place(chunk: StoredChunk, room: int) -> str:
+    """Source and pages, broken at the name's own separators where a line is too short; Rich would break anywhere."""
+    from rich.cells import cell_len
+
+    parts = _NAME_PARTS.findall(safe_line(chunk.source))
+    if pages := pages_of(chunk.page_start, chunk.page_end):
+        parts += [",", f" {pages}"]
+    lines = [""]
+    for part in parts:
+        if lines[-1] and part != "," and cell_len(lines[-1] + part.rstrip()) > room:
+            lines.append("")
+        lines[-1] += part if lines[-1] else part.lstrip()
+    return "\n".join(lines)
+
+
+def _passage(hit: Hit, request: QueryRequest, screen: Screen) -> Text:
+    from rich.text import Text
+
+    from ragcli.retrieval.passages import best_sentences, mark_words
+
+    limit = _EXCERPT_WIDE if screen.width >= WIDE else _EXCERPT_NARROW
+    excerpt = best_sentences(hit.chunk.text, request.text, limit)
+    shown = safe_line(excerpt.text)
+    # Making a passage safe may fold blanks, and then the marks no longer stand where they stood.
+    marks = excerpt.marks if shown == excerpt.text else mark_words(shown, request.text)
+    text = Text(shown)
+    for start, end in marks:
+        text.stylize("bold", start, end)
+    return text
+
+
+def _footing(result: QueryResult) -> str:
+    how = result.pipeline if result.reranker is None else f"{result.pipeline}, reranked by {result.reranker}"
+    milliseconds = sum(stage.seconds for stage in result.stages) * 1000
+    number = "1 hit" if len(result.hits) == 1 else f"{len(result.hits)} hits"
+    return f"\n{number} ({safe_line(how)}, {milliseconds:.0f} ms)\n"

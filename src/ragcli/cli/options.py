@@ -1,0 +1,159 @@
+"""Options that several commands share, each with its help in one place, and what is made of them.
+
+`--data-dir`, `--config` and `--color` hold for every command and may stand before or after its name.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ragcli.cli.terminal import Screen, screen_of
+from ragcli.errors import MissingCollection, UsageError
+
+if TYPE_CHECKING:
+    from ragcli.collection import Collection
+    from ragcli.config import Config
+
+COLOURS: Final = ("auto", "always", "never")
+_KEY: Final = "ragcli."
+
+
+def remember(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
+    """Keep an option that holds for every command where the command finds it; the last one given wins."""
+    if value is not None:
+        if param.name == "color" and value not in COLOURS:
+            raise typer.BadParameter(f"'{value}' is none of {', '.join(COLOURS)}.", ctx=ctx, param_hint="--color")
+        ctx.meta[f"{_KEY}{param.name}"] = value
+    return value
+
+
+def complete_collection(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The names of collections that begin with what was typed; none if they cannot be read."""
+    from ragcli.collection import list_collections
+    from ragcli.errors import RagcliError
+
+    try:
+        return [name for name in list_collections(Surroundings(ctx).data_dir) if name.startswith(incomplete)]
+    except (RagcliError, OSError):
+        return []
+
+
+def complete_pipeline(incomplete: str) -> list[str]:
+    """The pipelines that begin with what was typed."""
+    from ragcli.retrieval.request import PIPELINES
+
+    return [name for name in PIPELINES if name.startswith(incomplete)]
+
+
+DataDir = Annotated[
+    str | None,
+    typer.Option("--data-dir", metavar="DIR", help="Folder of the collections.", callback=remember, expose_value=False),
+]
+ConfigFile = Annotated[
+    str | None,
+    typer.Option(
+        "--config", metavar="FILE", help="The collections.toml to read.", callback=remember, expose_value=False
+    ),
+]
+Colour = Annotated[
+    str | None,
+    typer.Option("--color", metavar="auto|always|never", help="Colours.", callback=remember, expose_value=False),
+]
+CollectionName = Annotated[
+    str | None,
+    typer.Option("-c", "--collection", metavar="NAME", help="The collection.", autocompletion=complete_collection),
+]
+CollectionNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-c",
+        "--collection",
+        metavar="NAME",
+        help="Search this collection; may be repeated. Without it, all of them.",
+        autocompletion=complete_collection,
+    ),
+]
+CollectionArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The collection.", autocompletion=complete_collection)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def everywhere(data_dir: DataDir = None, config: ConfigFile = None, color: Colour = None) -> None:
+    """The options that every command takes, as a signature to read them from."""
+
+
+class Surroundings:
+    """Where a command runs: its configuration, its data folder, its screens. Each is looked up when first asked for."""
+
+    def __init__(self, ctx: typer.Context) -> None:
+        self._meta: dict[str, Any] = ctx.meta
+
+    @cached_property
+    def config(self) -> Config:
+        """The configuration in force."""
+        from ragcli.config import load_config
+
+        named = self._meta.get(f"{_KEY}config")
+        return load_config(Path(named).expanduser() if named is not None else None)
+
+    @cached_property
+    def data_dir(self) -> Path:
+        """The folder of the collections."""
+        from ragcli.config import resolve_data_dir
+
+        option = self._meta.get(f"{_KEY}data_dir")
+        if option == "":
+            raise UsageError("--data-dir needs the path of a folder, and got nothing.")
+        return resolve_data_dir(Path(option) if option is not None else None, self.config)
+
+    @cached_property
+    def screen(self) -> Screen:
+        """What stdout is shown on."""
+        return screen_of(sys.stdout, self._meta.get(f"{_KEY}color", "auto"))
+
+    @cached_property
+    def side_screen(self) -> Screen:
+        """What stderr is shown on."""
+        return screen_of(sys.stderr, self._meta.get(f"{_KEY}color", "auto"))
+
+    def collection(self, name: str) -> Collection:
+        """The collection of that name. Raises MissingCollection or UsageError."""
+        from ragcli.collection import Collection
+
+        return Collection.open(self.data_dir, name)
+
+    def collections(self, names: Sequence[str] | None) -> list[Collection]:
+        """The collections named, each once, or all of them. Raises MissingCollection when there is none."""
+        from ragcli.collection import list_collections
+
+        chosen = list(dict.fromkeys(names)) if names else list(list_collections(self.data_dir))
+        if not chosen:
+            raise MissingCollection(
+                f"There is no collection in {self.data_dir} yet; `ragcli ingest PATH` makes one "
+                "(another folder is named by --data-dir)."
+            )
+        return [self.collection(name) for name in chosen]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of several output forms, at most one of which may be asked for."""
+
+    flag: str
+    asked: bool
+
+
+def at_most_one(*choices: Choice) -> str | None:
+    """The flag that was given, if any. Raises UsageError when two were that exclude each other."""
+    given = [choice.flag for choice in choices if choice.asked]
+    if len(given) > 1:
+        raise UsageError(f"{' and '.join(given)} exclude each other; give one of them.")
+    return given[0] if given else None

@@ -1,0 +1,207 @@
+"""The house keeps its shape: floors import only lower ones, nothing heavy loads before it is needed.
+
+Imports are read from the source, not observed, so a rule holds also for a path that no test takes.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1] / "src" / "ragcli"
+
+FLOORS: dict[str, int] = {
+    **dict.fromkeys(["errors", "records", "config", "_version"], 1),
+    **dict.fromkeys(["documents", "models"], 2),
+    "index": 3,
+    "collection": 4,
+    "retrieval": 5,
+    **dict.fromkeys(["agent", "gate", "evaluation", "api"], 6),
+    **dict.fromkeys(["cli", "__main__"], 7),
+}
+
+# Loaded only inside the function that needs them, on every floor.
+HEAVY = {
+    *("torch", "transformers", "sentence_transformers", "sklearn", "scipy", "onnxruntime", "onnx", "onnxscript"),
+    *("pypdf", "pypdfium2", "huggingface_hub", "tokenizers", "safetensors", "tantivy", "yaml", "lxml", "trafilatura"),
+    *("charset_normalizer", "markdown_it", "pebble", "PIL", "pytesseract", "matplotlib", "ir_measures", "re2"),
+    *("pandas", "Stemmer", "regex", "lightgbm", "requests", "httpx"),
+}
+# Reading arrays is what these floors are for; the others stay free of it, so that grep and --help never load it.
+NUMPY_FLOORS = {"index", "models", "retrieval", "collection", "evaluation", "api"}
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """One import statement: where it stands, what it names, whether it runs when its module is loaded."""
+
+    importer: str
+    imported: str
+    at_load: bool
+    typing_only: bool
+
+
+def module_name(file: Path) -> str:
+    parts = file.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FILES = {module_name(file): file for file in sorted(ROOT.rglob("*.py"))}
+
+
+def floor_of(module: str) -> int | None:
+    parts = module.split(".")
+    return FLOORS[parts[1]] if len(parts) > 1 else None
+
+
+def imports_of(module: str) -> Iterator[Import]:
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    yield from _walk(tree, module, at_load=True, typing_only=False)
+
+
+def _walk(node: ast.AST, module: str, *, at_load: bool, typing_only: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Import):
+            for alias in child.names:
+                yield Import(module, alias.name, at_load, typing_only)
+        elif isinstance(child, ast.ImportFrom):
+            assert child.level == 0, f"{module} imports relatively; say whose module it is"
+            assert child.module is not None
+            for alias in child.names:
+                whole = f"{child.module}.{alias.name}"
+                yield Import(module, whole if whole in FILES else child.module, at_load, typing_only)
+        elif isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for inner in child.body:
+                yield from _walk(ast.Module([inner], []), module, at_load=False, typing_only=True)
+            for inner in child.orelse:
+                yield from _walk(ast.Module([inner], []), module, at_load=at_load, typing_only=typing_only)
+        else:
+            inside = isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))
+            yield from _walk(child, module, at_load=at_load and not inside, typing_only=typing_only)
+
+
+ALL_IMPORTS = [each for module in FILES for each in imports_of(module)]
+
+
+def test_every_package_has_a_floor() -> None:
+    assert {module.split(".")[1] for module in FILES if "." in module} <= set(FLOORS)
+
+
+def test_each_floor_imports_only_lower_ones() -> None:
+    wrong = []
+    for each in ALL_IMPORTS:
+        if not each.imported.startswith("ragcli.") or each.importer == "ragcli":
+            continue
+        upper, lower = floor_of(each.importer), floor_of(each.imported)
+        assert upper is not None
+        assert lower is not None
+        same_package = each.importer.split(".")[1] == each.imported.split(".")[1]
+        nouns = {"errors", "records", "config"}
+        both_nouns = upper == lower == 1 and each.imported.split(".")[1] in nouns
+        entry = each.importer == "ragcli.__main__" and lower == 7
+        if not (lower < upper or same_package or both_nouns or entry):
+            wrong.append(f"{each.importer} imports {each.imported}")
+    assert wrong == []
+
+
+def test_no_modules_import_each_other_when_loaded() -> None:
+    graph: dict[str, set[str]] = {module: set() for module in FILES}
+    for each in ALL_IMPORTS:
+        # A package's own name may be imported by its modules: what matters is which module must be complete first.
+        if each.at_load and each.imported in FILES and each.imported != each.importer:
+            graph[each.importer].add(each.imported)
+    assert _cycle(graph) is None
+
+
+def _cycle(graph: dict[str, set[str]]) -> list[str] | None:
+    done: set[str] = set()
+
+    def visit(module: str, path: list[str]) -> list[str] | None:
+        if module in path:
+            return [*path[path.index(module) :], module]
+        if module in done:
+            return None
+        for following in sorted(graph[module]):
+            if found := visit(following, [*path, module]):
+                return found
+        done.add(module)
+        return None
+
+    for module in sorted(graph):
+        if found := visit(module, []):
+            return found
+    return None
+
+
+def test_a_cycle_would_be_found() -> None:
+    assert _cycle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()}) == ["a", "b", "c", "a"]
+    assert _cycle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) is None
+
+
+def test_nothing_heavy_is_imported_when_a_module_is_loaded() -> None:
+    wrong = []
+    for each in ALL_IMPORTS:
+        top = each.imported.split(".")[0]
+        package = each.importer.split(".")[1] if "." in each.importer else ""
+        if each.at_load and (top in HEAVY or (top == "numpy" and package not in NUMPY_FLOORS)):
+            wrong.append(f"{each.importer} imports {each.imported}")
+    assert wrong == []
+
+
+def test_no_file_says_two_things() -> None:
+    lengths = {module: len(file.read_text(encoding="utf-8").splitlines()) for module, file in FILES.items()}
+    assert {module: length for module, length in lengths.items() if length > 420} == {}
+
+
+def test_nothing_unpickles_evaluates_or_calls_a_shell() -> None:
+    wrong = []
+    for module, file in FILES.items():
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                shell = any(word.arg == "shell" for word in node.keywords)
+                pickled = any(
+                    word.arg == "allow_pickle" and ast.unparse(word.value) != "False" for word in node.keywords
+                )
+                if called in ("eval", "exec", "os.system") or shell or pickled:
+                    wrong.append(f"{module}: {ast.unparse(node)[:80]}")
+    wrong += [
+        f"{each.importer} imports {each.imported}"
+        for each in ALL_IMPORTS
+        if each.imported.split(".")[0] in ("pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve")
+    ]
+    assert wrong == []
+
+
+def loaded_by(*arguments: str, data_dir: Path) -> set[str]:
+    """The names of the top-level packages that a real call of ragcli has loaded when it ends."""
+    probe = (
+        "import json, sys\n"
+        "from ragcli.__main__ import main\n"
+        "code = main(sys.argv[1:])\n"
+        "print('\\n' + json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
+    )
+    environment = {**os.environ, "RAGCLI_DATA_DIR": str(data_dir)}
+    done = subprocess.run(
+        [sys.executable, "-c", probe, *arguments],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=True,
+        cwd=data_dir,
+    )
+    return set(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["grep", "--help"], ["query", "--help"]])
+def test_help_loads_nothing_but_the_parser(arguments: list[str], tmp_path: Path) -> None:
+    loaded = loaded_by(*arguments, data_dir=tmp_path)
+    assert not loaded & (HEAVY | {"numpy", "rich", "pydantic", "sqlite3", "platformdirs", "tomllib"})
