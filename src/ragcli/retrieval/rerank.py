@@ -29,7 +29,7 @@ def late_scores(
     query = question.encoding
     frequency = np.sum([snapshot.token_frequency for snapshot in snapshots], axis=0)
     total = sum(snapshot.chunk_count for snapshot in snapshots)
-    weights = idf_weights(frequency, total)[query.token_ids]
+    weights = idf_weights(query.token_ids, frequency, total)
     scores = np.zeros(len(pool), dtype=np.float64)
     for owner, snapshot in enumerate(snapshots):
         mine = pool.owners == owner
