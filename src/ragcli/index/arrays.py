@@ -1,0 +1,123 @@
+"""Append-only files of equal rows, for vectors, token bits and row numbers.
+
+Such a file has no header: its length is whatever the store's last commit says, and only that. A writer appends,
+syncs, and lets the store commit the new count; if it dies before, the bytes past the committed length are nobody's
+and the next writer cuts them off. Readers map exactly the rows of their generation, so a writer at work beside
+them is never seen. Numbers are little-endian on every machine.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.errors import CollectionError
+
+RowShape = tuple[int, ...]
+AnyArray = npt.NDArray[Any]
+
+
+def _row_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
+    return np.dtype(dtype).newbyteorder("<")
+
+
+def row_bytes(dtype: npt.DTypeLike, row_shape: RowShape) -> int:
+    """Size of one row in bytes."""
+    return _row_type(dtype).itemsize * int(np.prod(row_shape, dtype=np.int64))
+
+
+def open_rows(path: Path, dtype: npt.DTypeLike, row_shape: RowShape, rows: int) -> AnyArray:
+    """Map exactly `rows` rows for reading: an array of shape (rows, *row_shape).
+
+    The file may be longer, never shorter: then CollectionError. With no rows the file need not exist.
+    """
+    kind = _row_type(dtype)
+    if rows == 0:
+        return np.empty((0, *row_shape), kind)
+    need = rows * row_bytes(dtype, row_shape)
+    try:
+        have = path.stat().st_size
+        if have >= need:
+            return np.memmap(path, kind, mode="r", shape=(rows, *row_shape))
+    except OSError as error:
+        raise CollectionError(f"Cannot read {path}: {error.strerror or error}.") from error
+    raise CollectionError(
+        f"{path} is damaged: it should have {need:,} bytes and has {have:,}. "
+        "`ragcli collections verify` says what else is, `ragcli reindex` builds it anew."
+    )
+
+
+class RowWriter:
+    """Appends rows to a file whose first `committed` rows are to be kept; see the module's head.
+
+    Only one writer may be at a file, which the caller's lock sees to. Nothing counts until `sync` has returned
+    and the store has committed `rows`.
+    """
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike, row_shape: RowShape, committed: int) -> None:
+        self.path = path
+        self.rows = committed
+        self._kind = _row_type(dtype)
+        self._shape = row_shape
+        keep = committed * row_bytes(dtype, row_shape)
+        created = not path.exists()
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._file = os.fdopen(descriptor, "r+b", buffering=1 << 20)
+        try:
+            have = os.fstat(descriptor).st_size
+            if have < keep:
+                raise CollectionError(
+                    f"{path} is damaged: it should have at least {keep:,} bytes and has {have:,}. "
+                    "`ragcli reindex` builds it anew."
+                )
+            if have > keep:
+                self._file.truncate(keep)
+            self._file.seek(keep)
+            if created:
+                sync_folder(path.parent)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def append(self, rows: npt.ArrayLike) -> int:
+        """Add rows of shape (n, *row_shape); returns the number of the first of them."""
+        array = np.ascontiguousarray(rows, self._kind)
+        if array.shape[1:] != self._shape:
+            raise ValueError(f"rows of shape {array.shape[1:]} do not fit {self.path.name}, which has {self._shape}")
+        first = self.rows
+        self._file.write(array.tobytes())
+        self.rows += len(array)
+        return first
+
+    def sync(self) -> None:
+        """Return when every appended row is on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Close the file. Rows that were appended and not synced may or may not be in it."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a created, renamed or removed name in `folder` durable, where the system can."""
+    if os.name == "nt":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

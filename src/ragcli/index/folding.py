@@ -1,0 +1,283 @@
+"""Two forms of a text for exact search: the folded one, which is compared, and the squeezed one, which rules out.
+
+People type a phrase as they remember it; a PDF holds it as the typesetter left it. `fold` removes what the eye
+does not see (ligatures, full-width forms, composed or decomposed accents, curly quotes, kinds of dashes, line
+breaks, zero-width characters) and keeps, for every character of the result, where it came from, so that a match
+is reported as it stands in the document. Where a word was broken at a line end nobody can know whether the
+hyphen belongs to it; the folded text has `JOIN` there, and the matcher accepts either reading.
+
+`squeeze` goes further and drops all white space, hyphens and joins. It keeps no positions, so it is fast, and
+it may be stored: a literal can only match a text when its squeezed form is a substring of the text's squeezed
+form. It is a filter and never an answer.
+
+Case folding and compatibility forms follow Unicode's NFKC_Casefold (The Unicode Standard, D145 and D146).
+The work is done run by run and only where a text is not plain, since most characters of most papers are.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+JOIN: Final = "\ufdd0"
+"""Stands in a folded text where a word was broken at a line end. A noncharacter: no real text has it."""
+
+_SOFT_HYPHEN: Final = "\u00ad"
+_HYPHENS: Final = "-\u2010\u2011"
+_INVISIBLE: Final = "\u00ad\u180e\u200b\u200c\u200d\u2060\ufeff"
+_ALIKE: Final = str.maketrans(
+    dict.fromkeys("`´‘’‚‛′ʼ＇", "'")
+    | dict.fromkeys("“”„‟″«»＂", '"')
+    | dict.fromkeys("‐‑‒–—―−⁃﹘﹣－", "-")
+    | {JOIN: "\ufffd"}
+)
+_ALIKE_AND_VISIBLE: Final = _ALIKE | dict.fromkeys(map(ord, _INVISIBLE))
+
+# Ideographs, kana and Hangul syllables are their own folded form unless a mark follows. With them among the
+# plain characters, Chinese, Japanese and Korean texts fold as fast as English ones.
+_EASTERN: Final = r"\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
+_PLAIN: Final = r"\x00-\x7f" + _EASTERN
+_FOREIGN: Final = re.compile(rf"[^{_PLAIN}]+")
+# Wherever a text may not run one to one: anything but single spaces and plain characters. Led by one character
+# class, because that is what `re` skips through quickly.
+_REGION: Final = re.compile(rf"[^!-~{_EASTERN}](?:[^!-~{_EASTERN}]+|(?<! ))")
+_BROKEN: Final = rf"(?<=\w)[{_HYPHENS}{_SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
+_SPECIAL: Final = re.compile(
+    rf"(?P<broken>{_BROKEN})"
+    r"|(?P<space>\s{2,}|[^\S ])"
+    rf"|(?P<foreign>(?:(?!\s)[{_PLAIN}])?(?:(?!{_BROKEN})[^{_PLAIN}\s])+)"
+)
+_REST_OF_BREAK: Final = re.compile(r"[^\S\n]*\n\s*(?=\w)")
+_CACHED_RUN: Final = 16
+_SQUEEZE_BYTES: Final = bytes(range(256)).lower().replace(b"`", b"'")
+_SQUEEZED_AWAY: Final = bytes(range(0x09, 0x0E)) + bytes(range(0x1C, 0x21)) + b"-"
+
+
+def squeeze(text: str) -> str:
+    """The form that rules texts out: case-folded, and without white space, hyphens and invisible characters.
+
+    If a literal pattern matches `text` (see `ragcli.index.exact`), then `squeeze(pattern) in squeeze(text)`.
+    Meant to be stored beside a text; some 100 MB/s on ASCII, a third of that on ordinary papers.
+    """
+    if not text.isascii():
+        text = "".join(_squeezed_pieces(text))
+    # All that is left to do concerns ASCII, and bytes do it several times faster than strings.
+    squeezed = text.encode("utf-8", "surrogatepass").translate(_SQUEEZE_BYTES, _SQUEEZED_AWAY)
+    return squeezed.decode("utf-8", "surrogatepass")
+
+
+def _squeezed_pieces(text: str) -> Iterator[str]:
+    position = 0
+    for run in _FOREIGN.finditer(text):
+        start, end = run.span()
+        if start > position and _belongs_to_previous(text[start]):
+            start -= 1
+        yield text[position:start]
+        yield "".join(_fold_run(text[start:end], keep_case=False).split())
+        position = end
+    yield text[position:]
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A folded text and the way back.
+
+    `at` are ascending offsets into `text` where a stretch begins; `starts` are the original offsets of those
+    places; `ends` are -1 for a stretch that runs one to one, else the original end of the whole stretch.
+    """
+
+    text: str
+    at: Sequence[int]
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The original (start, end) of `text[start:end]`, which must not be empty; whole characters only."""
+        first = bisect_right(self.at, start) - 1
+        last = bisect_right(self.at, end - 1) - 1
+        begin = self.starts[first] if self.ends[first] >= 0 else self.starts[first] + start - self.at[first]
+        finish = self.ends[last] if self.ends[last] >= 0 else self.starts[last] + end - self.at[last]
+        return begin, finish
+
+
+class _Builder:
+    """Collects folded pieces and the places where they stop running one to one."""
+
+    def __init__(self, text: str, *, keep_case: bool) -> None:
+        self.text = text
+        self.keep_case = keep_case
+        self.pieces: list[str] = []
+        self.size = 0
+        self.at = [0]
+        self.starts = [0]
+        self.ends = [-1]
+
+    def plain(self, start: int, end: int) -> None:
+        """Take over text[start:end], which has only plain characters."""
+        if start < end:
+            stretch = self.text[start:end]
+            # Plain characters beyond ASCII have no case, so this is one to one.
+            self.same(stretch if self.keep_case else stretch.lower())
+
+    def same(self, folded: str) -> None:
+        """Add characters that run one to one with the text."""
+        self.pieces.append(folded)
+        self.size += len(folded)
+
+    def changed(self, folded: str, start: int, end: int) -> None:
+        """Add characters that together stand for text[start:end], and go on one to one after it."""
+        if folded:
+            self._mark(start, end)
+            self.same(folded)
+        self._mark(end, -1)
+
+    def join(self, start: int, end: int) -> None:
+        """Add a join, once where several meet."""
+        self.changed("" if self.pieces and self.pieces[-1] == JOIN else JOIN, start, end)
+
+    def _mark(self, start: int, end: int) -> None:
+        if self.at[-1] == self.size:
+            self.starts[-1], self.ends[-1] = start, end
+        else:
+            self.at.append(self.size)
+            self.starts.append(start)
+            self.ends.append(end)
+
+    def folded(self) -> Folded:
+        return Folded("".join(self.pieces).replace("`", "'"), self.at, self.starts, self.ends)
+
+
+def fold(text: str, joins: Sequence[int] = (), *, keep_case: bool = False) -> Folded:
+    """Fold `text` for comparison; `joins` as in `ragcli.records.Document`.
+
+    White space runs become one space. A join, a soft hyphen, and a hyphen before a line break inside a word
+    become `JOIN`. Everything else is NFKC_Casefold (NFKC with `keep_case`) with quotes and dashes made alike.
+    """
+    builder = _Builder(text, keep_case=keep_case)
+    position = 0
+    for join in joins:
+        if not position <= join < len(text):
+            continue
+        _fold_stretch(builder, position, join)
+        position = join
+        if text[join] in _HYPHENS:
+            position = join + 1
+            rest = _REST_OF_BREAK.match(text, position)
+            if rest:
+                position = rest.end()
+        builder.join(join, position)
+    _fold_stretch(builder, position, len(text))
+    return builder.folded()
+
+
+def _fold_stretch(builder: _Builder, start: int, end: int) -> None:
+    position = start
+    for region in _REGION.finditer(builder.text, start, end):
+        first, last = region.span()
+        # The character before may carry a mark or be the hyphen of a broken word; the one after is looked at.
+        for special in _SPECIAL.finditer(builder.text, max(position, first - 1), min(last + 1, end)):
+            builder.plain(position, special.start())
+            position = special.end()
+            _fold_special(builder, special)
+    builder.plain(position, end)
+
+
+def _fold_special(builder: _Builder, special: re.Match[str]) -> None:
+    start, end = special.span()
+    if special.lastgroup == "broken":
+        builder.join(start, end)
+    elif special.lastgroup == "space":
+        if end - start == 1:
+            builder.same(" ")
+        else:
+            builder.changed(" ", start, end)
+    else:
+        run = special[0]
+        units = _units(run, builder.keep_case) if len(run) <= _CACHED_RUN else _split(run, builder.keep_case)
+        if isinstance(units, str):
+            builder.same(units)
+            return
+        for folded, left, right in units:
+            if folded == JOIN:
+                builder.join(start + left, start + right)
+            else:
+                builder.changed(folded, start + left, start + right)
+        builder.changed("", end, end)
+
+
+def _fold_run(run: str, *, keep_case: bool) -> str:
+    return _fold_short(run, keep_case) if len(run) <= _CACHED_RUN else _normalise(run, keep_case)
+
+
+@lru_cache(maxsize=4096)
+def _fold_short(run: str, keep_case: bool) -> str:
+    return _normalise(run, keep_case)
+
+
+def _normalise(run: str, keep_case: bool) -> str:
+    """NFKC_Casefold (or NFKC) of a run that starts where a character does, look-alikes made equal."""
+    # Look-alikes first too: NFKC would take ´ and ″ apart.
+    run = unicodedata.normalize("NFD", run.translate(_ALIKE_AND_VISIBLE))
+    if not keep_case:
+        run = unicodedata.normalize("NFKC", run.casefold()).casefold()
+    return unicodedata.normalize("NFKC", run).translate(_ALIKE)
+
+
+_Unit = tuple[str, int, int]
+
+
+@lru_cache(maxsize=4096)
+def _units(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
+    return _split(run, keep_case)
+
+
+def _split(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
+    """A foreign run as (folded, start, end) per visible character, or as one string where all run one to one."""
+    units = tuple(
+        (JOIN if run[start:end] == _SOFT_HYPHEN else _normalise(run[start:end], keep_case), start, end)
+        for start, end in _clusters(run)
+    )
+    if len(units) == len(run) and all(len(folded) == 1 for folded, _, _ in units) and JOIN not in {u[0] for u in units}:
+        return "".join(folded for folded, _, _ in units)
+    return units
+
+
+def _clusters(run: str) -> Iterator[tuple[int, int]]:
+    """Spans of what the eye takes as one character, without invisible ones at the end; soft hyphens by themselves."""
+    start = 0
+    while start < len(run):
+        end = start + 1
+        if run[start] in _INVISIBLE and not _marks_follow(run, end):
+            if run[start] == _SOFT_HYPHEN:
+                yield start, end
+            start = end
+            continue
+        while end < len(run):
+            if run[end] in _INVISIBLE and not _marks_follow(run, end + 1):
+                break
+            if not _belongs_to_previous(run[end]):
+                break
+            end += 1
+        yield start, end
+        start = end
+
+
+def _marks_follow(run: str, position: int) -> bool:
+    """Is the next visible character of the run one that belongs to the character before it?"""
+    while position < len(run) and run[position] in _INVISIBLE:
+        position += 1
+    return position < len(run) and _belongs_to_previous(run[position])
+
+
+@lru_cache(maxsize=4096)
+def _belongs_to_previous(char: str) -> bool:
+    """Is `char` a mark, a Hangul vowel or final consonant, or invisible?"""
+    if char in _INVISIBLE:
+        return True
+    first = unicodedata.normalize("NFKD", char)[0]
+    return unicodedata.combining(first) != 0 or unicodedata.category(first)[0] == "M" or "\u1160" <= first <= "\u11ff"

@@ -1,0 +1,302 @@
+"""BM25 over the chunks' words, by tantivy.
+
+tantivy imports in milliseconds, maps its files, merges its own segments and adds to an index of any size at the
+cost of what is added. Its BM25 has k1 = 1.2 and b = 0.75, which cannot be changed. The words are analysed in
+`ragcli.index.words`; what a person types is only ever analysed, never parsed as query syntax, so no input can be
+an invalid query.
+
+The index is derived data and may run ahead of the store: a crash can leave numbers that the store never
+committed. `delete_above` removes them when the next writer starts, and readers drop what the store does not know.
+Statistics (and so scores) count deleted chunks until tantivy merges their segment; that changes nothing noticeable.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.errors import CollectionBusy, CollectionError
+from ragcli.index.arrays import sync_folder
+from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
+
+if TYPE_CHECKING:
+    from tantivy import Index, Query, Searcher
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+
+_ANALYSER: Final = "ragcli"
+_HEAP: Final = 64_000_000
+_TIES: Final = 16
+_FOOTER_MAGIC: Final = 1337
+_FIELDS: Final = ("body", "title", "heading")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One chunk to index. `body` comes from `ragcli.index.words.lexical_text`."""
+
+    number: int
+    body: str
+    title: str = ""
+    heading: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boosts:
+    """How much a term counts where it stands. A field with 0 is not searched.
+
+    Titles at 0.2 gain 0.008 nDCG@10 on SciFact and 0.010 on Cranfield over bodies alone; at 0.5 SciFact loses.
+    """
+
+    body: float = 1.0
+    title: float = 0.2
+    heading: float = 0.2
+
+
+_DEFAULT_BOOSTS: Final = Boosts()
+
+
+class LexicalIndex:
+    """The index as it was when opened, for reading. Later commits by a writer are not seen."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with _sound(folder):
+            self._index = _open(folder)
+            self._searcher: Searcher = self._index.searcher()
+        self._schema = self._index.schema
+        self._analyser = analyser()
+
+    @property
+    def count(self) -> int:
+        """Chunks in the index, the deleted ones left out."""
+        return int(self._searcher.num_docs)
+
+    def search(self, query: str, k: int, *, boosts: Boosts = _DEFAULT_BOOSTS) -> tuple[IntArray, FloatArray]:
+        """Numbers and BM25 scores of the `k` best chunks that share a term with `query`, best first.
+
+        Among equal scores the lower number comes first. Any text is a valid query; one without a word finds nothing.
+        """
+        parsed = self._query(query, boosts)
+        if parsed is None or k <= 0:
+            return np.empty(0, np.int64), np.empty(0, np.float32)
+        # tantivy orders ties by where they happen to be stored; a few more candidates let numbers decide.
+        numbers, scores = self._run(parsed, k + _TIES)
+        order = np.lexsort((numbers, -scores))[:k]
+        return numbers[order], scores[order]
+
+    def scores_of(
+        self, query: str, numbers: Sequence[int] | IntArray, *, boosts: Boosts = _DEFAULT_BOOSTS
+    ) -> FloatArray:
+        """BM25 scores (n,) of given chunks; 0 where no term matches or the chunk is not in the index."""
+        wanted = np.asarray(numbers, np.int64)
+        result = np.zeros(len(wanted), np.float32)
+        parsed = self._query(query, boosts)
+        if parsed is None or not len(wanted):
+            return result
+        import tantivy
+
+        among = tantivy.Query.term_set_query(self._schema, "number", np.unique(wanted[wanted >= 0]).tolist())
+        both = [(tantivy.Occur.Must, parsed), (tantivy.Occur.Must, tantivy.Query.const_score_query(among, 0.0))]
+        found, scores = self._run(tantivy.Query.boolean_query(both), len(wanted))
+        known = dict(zip(found.tolist(), scores.tolist(), strict=True))
+        for i, number in enumerate(wanted.tolist()):
+            result[i] = known.get(number, 0.0)
+        return result
+
+    def numbers(self, *, above: int = -1) -> IntArray:
+        """All chunk numbers in the index that are greater than `above`, ascending."""
+        if not self.count:
+            return np.empty(0, np.int64)
+        found, _ = self._run(_above(self._schema, above), self.count)
+        return np.sort(found)
+
+    def terms(self, query: str) -> list[str]:
+        """The distinct terms that a query is analysed into, at most `MAX_QUERY_TERMS`."""
+        terms = dict.fromkeys(self._analyser.analyze(searchable(query, query=True)))
+        return list(terms)[:MAX_QUERY_TERMS]
+
+    def _query(self, query: str, boosts: Boosts) -> Query | None:
+        import tantivy
+
+        clauses: list[tuple[Any, Query]] = []
+        for term in self.terms(query):
+            for field in _FIELDS:
+                boost = getattr(boosts, field)
+                if boost > 0:
+                    clause = tantivy.Query.term_query(self._schema, field, term, "freq")
+                    clauses.append(
+                        (tantivy.Occur.Should, clause if boost == 1 else tantivy.Query.boost_query(clause, boost))
+                    )
+        return tantivy.Query.boolean_query(clauses) if clauses else None
+
+    def _run(self, query: Query, limit: int) -> tuple[IntArray, FloatArray]:
+        with _sound(self.folder):
+            hits = self._searcher.search(query, limit=limit, count=False).hits
+            numbers = self._searcher.fast_field_values("number", [address for _, address in hits])
+        return np.array(numbers, np.int64), np.array([score for score, _ in hits], np.float32)
+
+
+class LexicalWriter:
+    """Adds to and removes from an index. One at a time per folder; use it in a `with` block.
+
+    Nothing is visible or durable before `commit`; leaving the block without one drops what was not committed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._schema = _schema()
+        with _sound(folder):
+            if (folder / "meta.json").exists():
+                self._index = _open(folder)
+            else:
+                import tantivy
+
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._index = tantivy.Index(self._schema, str(folder))
+                self._index.register_tokenizer(_ANALYSER, analyser())
+            self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
+
+    def add(self, entries: Iterable[Entry]) -> None:
+        """Add chunks. A number must not be in the index already."""
+        import tantivy
+
+        with _sound(self.folder):
+            for entry in entries:
+                document = tantivy.Document()
+                document.add_unsigned("number", entry.number)
+                for field in _FIELDS:
+                    text = getattr(entry, field)
+                    if text:
+                        document.add_text(field, searchable(text))
+                self._writer.add_document(document)
+
+    def delete(self, numbers: Iterable[int]) -> None:
+        """Remove chunks; numbers that are not in the index are ignored."""
+        import tantivy
+
+        # By query: `delete_documents_by_term` takes a Python int for a signed term and finds nothing.
+        wanted = sorted({int(number) for number in numbers})
+        with _sound(self.folder):
+            if wanted:
+                self._writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "number", wanted))
+
+    def delete_above(self, number: int) -> None:
+        """Remove every chunk with a greater number: what a writer left that died before the store's commit."""
+        with _sound(self.folder):
+            self._writer.delete_documents_by_query(_above(self._schema, number))
+
+    def commit(self) -> None:
+        """Return when everything so far is on the disk and visible to new readers."""
+        with _sound(self.folder):
+            self._writer.commit()
+
+    def close(self) -> None:
+        """Drop what was not committed, let running merges finish, and give the folder free."""
+        with _sound(self.folder):
+            self._writer.rollback()
+            self._writer.wait_merging_threads()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def rebuild(folder: Path, entries: Iterable[Entry]) -> None:
+    """Build an index anew from all its chunks, beside the old one, and put it in its place."""
+    fresh = folder.with_name(f"{folder.name}.new")
+    old = folder.with_name(f"{folder.name}.old")
+    shutil.rmtree(fresh, ignore_errors=True)
+    with LexicalWriter(fresh) as writer:
+        writer.add(entries)
+        writer.commit()
+    shutil.rmtree(old, ignore_errors=True)
+    if folder.exists():
+        folder.rename(old)
+    fresh.rename(folder)
+    sync_folder(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """Names of files whose content is not what tantivy wrote, by the CRC-32 in each file's footer."""
+    return [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.suffix and path.suffix not in {".json", ".lock"} and not _footer_agrees(path.read_bytes())
+    ]
+
+
+def _footer_agrees(content: bytes) -> bool:
+    """A segment file ends in a JSON footer, its length, and a magic number (tantivy's `directory/footer.rs`)."""
+    if len(content) < 8 or int.from_bytes(content[-4:], "little") != _FOOTER_MAGIC:
+        return False
+    length = int.from_bytes(content[-8:-4], "little")
+    try:
+        footer = json.loads(content[-8 - length : -8])
+        return bool(zlib.crc32(content[: -8 - length]) == footer["crc"])
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+def _schema() -> Any:
+    import tantivy
+
+    builder = tantivy.SchemaBuilder()
+    for field in _FIELDS:
+        # Frequencies without positions: no phrase is ever searched here, grep does that.
+        builder.add_text_field(field, tokenizer_name=_ANALYSER, index_option="freq")
+    builder.add_unsigned_field("number", indexed=True, fast=True)
+    return builder.build()
+
+
+def _open(folder: Path) -> Index:
+    import tantivy
+
+    index = tantivy.Index.open(str(folder))
+    # By default tantivy starts a thread that watches the folder for commits.
+    index.config_reader(reload_policy="manual")
+    index.register_tokenizer(_ANALYSER, analyser())
+    return index
+
+
+def _above(schema: Any, number: int) -> Query:
+    import tantivy
+
+    return tantivy.Query.range_query(
+        schema, "number", tantivy.FieldType.Unsigned, lower_bound=max(0, number + 1), include_lower=True
+    )
+
+
+@contextmanager
+def _sound(folder: Path) -> Iterator[None]:
+    """Turn whatever tantivy makes of a damaged or unreadable folder into a sentence."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        busy = "LockBusy" in str(error)
+        raise (CollectionBusy if busy else CollectionError)(
+            f"Another process is writing to {folder}."
+            if busy
+            else f"The word index in {folder} cannot be used ({error}); `ragcli reindex` builds it anew."
+        ) from error
+    except BaseException as error:
+        # A Rust panic arrives as an exception that is not an Exception.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CollectionError(f"The word index in {folder} is damaged; `ragcli reindex` builds it anew.") from error

@@ -1,0 +1,241 @@
+"""Regular expressions on a text, never waiting for ever.
+
+The syntax is Python's. RE2 runs an expression where it means the same by it, in time linear in the text. What it
+cannot do (look-around, back references), and what it would do otherwise (`\\b` next to letters beyond ASCII, `$`
+before a last newline), goes to the `regex` module under a time limit, because an expression like `(a+)+$` would
+otherwise never come back. Both are imported only when an expression is compiled.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+from ragcli.errors import InputError, UsageError
+from ragcli.index.folding import squeeze
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SECONDS: Final = 1.8
+_CHARACTERS_PER_SECOND: Final = 5_000_000
+_LARGEST_PROGRAM: Final = 1_000
+_SPACES: Final = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
+_CLASSES: Final = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES}
+
+
+class RegexMatcher:
+    """A compiled regular expression; see `ragcli.index.exact.Matcher`."""
+
+    def __init__(self, pattern: str, *, ignore_case: bool, word: bool) -> None:
+        check_syntax(pattern)
+        self.prefilter = required_literal(pattern, ignore_case=ignore_case)
+        self._pattern = pattern
+        self._ignore_case = ignore_case
+        self._word = word
+        self._linear: Any = None
+        self._ascii_only = False
+        if not word:
+            self._linear, self._ascii_only = _compile_linear(pattern, ignore_case=ignore_case)
+        self._timed: Any = None
+        self._spent = 0.0
+        self._seen = 0
+
+    def find_all(self, text: str, joins: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
+        """Yield (start, end) of every match, none empty. Raises InputError when it takes too long."""
+        del joins  # an expression is matched against the text as it stands
+        if self._linear is not None and (text.isascii() or (not self._ascii_only and _encodable(text))):
+            for match in self._linear.finditer(text):
+                start, end = match.span()
+                if end > start:
+                    yield start, end
+        else:
+            yield from self._with_time_limit(text)
+
+    def _with_time_limit(self, text: str) -> Iterator[tuple[int, int]]:
+        if self._timed is None:
+            self._timed = _compile_timed(self._pattern, ignore_case=self._ignore_case, word=self._word)
+        self._seen += len(text)
+        # Large collections may take longer, since an ordinary expression then does.
+        allowed = _SECONDS + self._seen / _CHARACTERS_PER_SECOND
+        position = 0
+        while position <= len(text):
+            started = time.monotonic()
+            try:
+                # Searched match by match, so that only the engine's time counts and not the consumer's.
+                match = self._timed.search(text, position, timeout=max(0.01, allowed - self._spent))
+            except TimeoutError:
+                raise InputError(
+                    f"The regular expression {_shown(self._pattern)} takes too long on this text; "
+                    "nested repeats such as (a+)+ are the usual cause."
+                ) from None
+            finally:
+                self._spent += time.monotonic() - started
+            if match is None:
+                return
+            start, end = match.span()
+            if end > start:
+                yield start, end
+            position = max(end, start + 1) if end == start else end
+
+
+def check_syntax(pattern: str) -> None:
+    """Raise UsageError, naming the place, unless `pattern` is a regular expression as Python's `re` reads it."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            re.compile(pattern)
+    except re.error as error:
+        where = "" if error.pos is None else f" at character {error.pos + 1}"
+        raise UsageError(f"The regular expression {_shown(pattern)} is invalid{where}: {error.msg}.") from None
+    except (RecursionError, OverflowError):
+        raise UsageError(
+            f"The regular expression {_shown(pattern)} is nested too deeply or repeats too often."
+        ) from None
+
+
+def required_literal(pattern: str, *, ignore_case: bool = False) -> str | None:
+    """The squeezed form of a literal that every match holds, or None when none is plain to see.
+
+    Reads only the outermost level, and gives up on alternatives and inline flags. The last character of a run is
+    left out, since an accent may follow it in the text and change its folded form.
+    """
+    if "|" in pattern or re.search(r"\(\?[a-zA-Z-]*[:)]", pattern.replace("(?:", "")):
+        return None
+    best = run = ""
+    depth = 0
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        position += 1
+        literal = ""
+        if char == "\\":
+            escaped = pattern[position : position + 1]
+            position += 1
+            if escaped.isascii() and not escaped.isalnum():
+                literal = escaped
+        elif char == "[":
+            position = _end_of_class(pattern, position)
+        elif char == "(":
+            depth += 1
+        elif char == ")":
+            depth -= 1
+        elif char.isascii() and char not in ".^$*+?{":
+            literal = char
+        repeated = pattern[position : position + 1]
+        if depth or not literal or (ignore_case and literal in "iI"):
+            # The dotless i equals i for `re` and not for Unicode's case folding.
+            run = ""
+            if char == "{":
+                position = max(position, pattern.find("}", position) + 1)
+            continue
+        if repeated and repeated in "*?{":
+            run = ""
+            continue
+        run += literal
+        if len(run) > len(best):
+            best = run
+        if repeated == "+":
+            run = ""
+    return squeeze(best[:-1]) or None
+
+
+def _end_of_class(pattern: str, position: int) -> int:
+    """The offset after the `]` of the class whose inside starts at `position`."""
+    if pattern[position : position + 1] == "^":
+        position += 1
+    position += 1  # a ] in the first place is itself; an escape is skipped below
+    if pattern[position - 1 : position] == "\\":
+        position += 1
+    while position < len(pattern) and pattern[position] != "]":
+        position += 2 if pattern[position] == "\\" else 1
+    return position + 1
+
+
+def _compile_linear(pattern: str, *, ignore_case: bool) -> tuple[Any, bool]:
+    """RE2's form of the expression, and whether it is right on ASCII texts only; (None, False) if there is none."""
+    translated = _for_re2(pattern)
+    if translated is None or not _encodable(pattern):
+        return None, False
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = not ignore_case
+    try:
+        compiled = re2.compile(translated[0], options)
+    except re2.error:
+        return None, False
+    # RE2 is linear in the text times the program; a huge one is better off under the time limit.
+    return (compiled, translated[1]) if compiled.programsize <= _LARGEST_PROGRAM else (None, False)
+
+
+def _for_re2(pattern: str) -> tuple[str, bool] | None:
+    """The expression in RE2's words, and whether it means the same on ASCII texts only; None if it has no such form."""
+    parts: list[str] = []
+    ascii_only = in_class = False
+    position = 0
+    while position < len(pattern):
+        char = pattern[position]
+        position += 1
+        if char == "\\":
+            escaped = pattern[position]
+            position += 1
+            if escaped in "dws":
+                parts.append(_CLASSES[escaped] if in_class else f"[{_CLASSES[escaped]}]")
+            elif escaped in "DWS" and not in_class:
+                parts.append(f"[^{_CLASSES[escaped.lower()]}]")
+            elif escaped == "Z":
+                parts.append(r"\z")
+            elif escaped in "uUN" or escaped.isdigit() or (in_class and escaped == "b"):
+                return None
+            else:
+                ascii_only = ascii_only or escaped in "bBDWS"
+                parts.append(char + escaped)
+        elif in_class:
+            if char == "[":
+                return None
+            in_class = char != "]"
+            parts.append(char)
+        elif char == "[":
+            in_class = True
+            parts.append(char)
+            for first in ("^", "]"):
+                if pattern.startswith(first, position):
+                    parts.append("\\]" if first == "]" else first)
+                    position += 1
+        elif char == "$" or (char == "{" and pattern.startswith(",", position)):
+            return None
+        else:
+            parts.append(char)
+    return "".join(parts), ascii_only
+
+
+def _compile_timed(pattern: str, *, ignore_case: bool, word: bool) -> Any:
+    import regex
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return regex.compile(
+                rf"(?<!\w)(?:{pattern})(?!\w)" if word else pattern,
+                regex.VERSION0 | (regex.IGNORECASE if ignore_case else 0),
+            )
+    except (regex.error, RecursionError, OverflowError, MemoryError) as error:
+        raise UsageError(f"The regular expression {_shown(pattern)} cannot be used here: {error}.") from None
+
+
+def _encodable(text: str) -> bool:
+    """Can RE2 read it? Lone surrogates have no UTF-8 form."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _shown(pattern: str) -> str:
+    return repr(pattern if len(pattern) <= 60 else pattern[:57] + "...")
