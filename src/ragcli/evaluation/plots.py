@@ -1,0 +1,137 @@
+"""Two pictures of a comparison: what quality costs in time, and how deep the relevant items lie.
+
+Drawn with matplotlib, which the extra `plot` brings; it is the one part of an evaluation that needs it.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ragcli.errors import MissingExtra, UsageError
+from ragcli.evaluation.comparison import Comparison
+from ragcli.evaluation.lines import write_whole
+from ragcli.evaluation.measures import recall_curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+DEPTHS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+SUFFIXES: Final = (".svg", ".html", ".png")
+
+_COLOURS: Final = ("#3b6fb6", "#c8553d", "#2f8f6b", "#8a5fb0", "#b58b1b", "#4d4d4d", "#d077a6", "#1f9bb4")
+_MARKERS: Final = "osD^vPX*"
+
+# Times and salts in the file would make each drawing differ from the last.
+_SETTINGS: Final = {"svg.hashsalt": "ragcli", "svg.fonttype": "none", "font.size": 10.0, "axes.titlesize": 11.0}
+
+
+def check_plot(path: Path) -> None:
+    """Refuse early what could only fail after the work. Raises UsageError or MissingExtra."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise UsageError(f"--plot draws {', '.join(SUFFIXES)}; '{path.name}' ends in none of them.")
+    try:
+        import matplotlib as mpl  # noqa: F401
+    except ImportError:
+        raise MissingExtra("--plot needs matplotlib; `pip install 'ragcli[plot]'` brings it.") from None
+
+
+def write_plot(path: Path, comparison: Comparison) -> None:
+    """Draw the comparison into an .svg, .png or self-contained .html file, whole or not at all."""
+    check_plot(path)
+    import matplotlib as mpl
+
+    settings: Any = dict(_SETTINGS)
+    with mpl.rc_context(settings):
+        drawing = _figure(comparison)
+        suffix = path.suffix.lower()
+        data = _saved(drawing, "png" if suffix == ".png" else "svg")
+    if suffix == ".html":
+        data = _page(data.decode("utf-8"), comparison).encode("utf-8")
+    write_whole(path, data)
+
+
+def _figure(comparison: Comparison) -> Figure:
+    from matplotlib.figure import Figure
+
+    timed = any(result.cost for result in comparison.results)
+    figure = Figure(figsize=(11 if timed else 6, 4.6), layout="constrained")
+    axes = figure.subplots(1, 2 if timed else 1, squeeze=False)[0]
+    if timed:
+        _draw_quality(axes[0], comparison)
+    _draw_recall(axes[-1], comparison)
+    return figure
+
+
+def _draw_quality(axes: Axes, comparison: Comparison) -> None:
+    measure = comparison.measures[0]
+    timed = [(at, result, result.cost) for at, result in enumerate(comparison.results) if result.cost]
+    for at, result, cost in timed:
+        value = result.scores.means[measure]
+        axes.errorbar(
+            cost.p50,
+            value,
+            xerr=[[0.0], [max(cost.p95 - cost.p50, 0.0)]],
+            color=_colour(at),
+            marker=_MARKERS[at % len(_MARKERS)],
+            markersize=8,
+            elinewidth=1,
+            capsize=2,
+        )
+        axes.annotate(_literal(result.label), (cost.p50, value), textcoords="offset points", xytext=(6, 6))
+    axes.set_xscale("log")
+    axes.set_xlabel("latency of a query in ms: median, and bar to the 95th percentile")
+    axes.set_ylabel(_literal(measure))
+    axes.set_title("Quality against latency")
+    axes.margins(x=0.2, y=0.15)
+    axes.grid(visible=True, alpha=0.3)
+
+
+def _draw_recall(axes: Axes, comparison: Comparison) -> None:
+    for at, result in enumerate(comparison.results):
+        curve = recall_curve(result.run, comparison.given.qrels, DEPTHS)
+        axes.plot(
+            list(curve),
+            list(curve.values()),
+            color=_colour(at),
+            marker=_MARKERS[at % len(_MARKERS)],
+            markersize=4,
+            label=_literal(result.label),
+        )
+    axes.set_xscale("log")
+    axes.set_xticks([1, 3, 5, 10, 30, 100], labels=["1", "3", "5", "10", "30", "100"])
+    axes.set_ylim(0, 1)
+    axes.set_xlabel(f"depth in {comparison.given.level}s")
+    axes.set_ylabel("recall")
+    axes.set_title("Recall against depth")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="lower right", fontsize=9)
+
+
+def _saved(figure: Figure, kind: str) -> bytes:
+    buffer = io.BytesIO()
+    settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 160}
+    figure.savefig(buffer, format=kind, **settings)
+    return buffer.getvalue()
+
+
+def _page(svg: str, comparison: Comparison) -> str:
+    title = html.escape(f"{comparison.given.name}: {', '.join(result.label for result in comparison.results)}")
+    drawing = svg[svg.index("<svg") :]
+    return (
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
+        "<style>body{margin:2rem auto;max-width:72rem;font-family:sans-serif}svg{width:100%;height:auto}</style>\n"
+        f"</head><body>\n<h1>{title}</h1>\n{drawing}\n</body></html>\n"
+    )
+
+
+def _literal(text: str) -> str:
+    # matplotlib reads dollar signs as mathematics, and hides labels that begin with an underscore.
+    return text.replace("$", r"\$")
+
+
+def _colour(at: int) -> str:
+    return _COLOURS[at % len(_COLOURS)]
