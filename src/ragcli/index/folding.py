@@ -222,8 +222,9 @@ def _fold_short(run: str, keep_case: bool) -> str:
 def _normalise(run: str, keep_case: bool) -> str:
     """NFKC_Casefold (or NFKC) of a run that starts where a character does, look-alikes made equal."""
     # Look-alikes first too: NFKC would take ´ and ″ apart.
-    run = unicodedata.normalize("NFD", run.translate(_ALIKE_AND_VISIBLE))
+    run = unicodedata.normalize("NFKD", run.translate(_ALIKE_AND_VISIBLE))
     if not keep_case:
+        # The iota subscript folds into a letter, so marks must be in their order before.
         run = unicodedata.normalize("NFKC", run.casefold()).casefold()
     return unicodedata.normalize("NFKC", run).translate(_ALIKE)
 

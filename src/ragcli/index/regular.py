@@ -115,6 +115,8 @@ def required_literal(pattern: str, *, ignore_case: bool = False) -> str | None:
         if char == "\\":
             escaped = pattern[position : position + 1]
             position += 1
+            if escaped in "xuUN" or escaped.isdigit():
+                return None
             if escaped.isascii() and not escaped.isalnum():
                 literal = escaped
         elif char == "[":
