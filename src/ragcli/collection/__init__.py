@@ -1,0 +1,43 @@
+"""Durable collections: a SQLite store, generations, and the ingest that makes them.
+
+`Collection` is a handle, `Snapshot` one committed state for reading, `ingest` the way in. Importing this loads
+neither numpy nor any model.
+"""
+
+from ragcli.collection.catalogue import DocumentRow, DocumentText, StoredFailure
+from ragcli.collection.collection import Collection, CollectionInfo
+from ragcli.collection.events import (
+    ChunksEmbedded,
+    Committed,
+    FileRead,
+    FilesPlanned,
+    IngestEvent,
+    IngestReport,
+    PhaseStarted,
+)
+from ragcli.collection.generation import NO_ENCODER
+from ragcli.collection.ingestion import IngestOptions, ingest, ingest_jsonl
+from ragcli.collection.names import check_name, list_collections
+from ragcli.collection.snapshot import Snapshot
+
+__all__ = [
+    "NO_ENCODER",
+    "ChunksEmbedded",
+    "Collection",
+    "CollectionInfo",
+    "Committed",
+    "DocumentRow",
+    "DocumentText",
+    "FileRead",
+    "FilesPlanned",
+    "IngestEvent",
+    "IngestOptions",
+    "IngestReport",
+    "PhaseStarted",
+    "Snapshot",
+    "StoredFailure",
+    "check_name",
+    "ingest",
+    "ingest_jsonl",
+    "list_collections",
+]

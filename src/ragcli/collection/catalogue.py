@@ -1,0 +1,204 @@
+"""Reading documents and chunks out of the store: everything that needs no array and no index.
+
+The functions take a connection with a read transaction open, so several of them see one state. Nothing here
+imports numpy; exact search and listings answer without it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from os import fsdecode, fsencode
+from typing import Any, Final
+
+from ragcli.collection.texts import clean, decode_pages, read_slice, read_text, unpack_integers
+from ragcli.records import Chunk, Metadata, PageSpan, StoredChunk
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """A document as lists show it. `number` is the store's own; `pages` is 0 where the kind has none."""
+
+    number: int
+    document_id: str
+    source: str
+    path: str | None
+    record_id: str | None
+    kind: str
+    title: str | None
+    characters: int
+    pages: int
+    chunks: int
+    ingested_at: str
+    warnings: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """A whole document for exact search: its text, joins and pages, and where its chunks stand, in order."""
+
+    document_id: str
+    source: str
+    path: str | None
+    title: str | None
+    text: str
+    joins: tuple[int, ...]
+    pages: tuple[PageSpan, ...]
+    chunks: tuple[Chunk, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFailure:
+    """A document that could not be taken in: what it is called, why, and when that was."""
+
+    source: str
+    path: str | None
+    reason: str
+    failed_at: str
+
+
+STDIN: Final = b"-"
+"""The path of the records that came through standard input."""
+
+_DOCUMENT: Final = (
+    "SELECT d.number, d.id, d.source, f.path, d.record_id, d.kind, d.title, d.characters, d.pages, d.chunks,"
+    " d.ingested_at, d.warnings, d.metadata FROM documents d JOIN files f ON f.number = d.file"
+)
+_CHUNK: Final = (
+    "SELECT c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading,"
+    " d.id, d.source, f.path, d.title, d.metadata"
+    " FROM {origin} JOIN documents d ON d.number = c.document JOIN files f ON f.number = d.file"
+)
+_BY_NUMBER: Final = _CHUNK.format(origin="json_each(?) j CROSS JOIN chunks c ON c.number = j.value")
+_BY_PLACE: Final = _CHUNK.format(origin="chunks c") + " WHERE d.id = ? AND c.ordinal BETWEEN ? AND ? ORDER BY c.ordinal"
+
+
+def path_text(path: bytes) -> str | None:
+    """A stored path as people see it; None for standard input."""
+    return None if path == STDIN else fsdecode(path)
+
+
+def all_documents(connection: sqlite3.Connection) -> Iterator[DocumentRow]:
+    """Every document, by source."""
+    for row in connection.execute(_DOCUMENT + " ORDER BY d.source"):
+        yield _document_row(row)
+
+
+def find_document(connection: sqlite3.Connection, wanted: str) -> DocumentRow | None:
+    """The document with that id, else that source, else that path (of a file that is one document)."""
+    if clean(wanted) == wanted:
+        for condition in ("d.id = ?", "d.source = ?"):
+            row = connection.execute(f"{_DOCUMENT} WHERE {condition}", (wanted,)).fetchone()
+            if row is not None:
+                return _document_row(row)
+    row = connection.execute(f"{_DOCUMENT} WHERE f.path = ? AND d.record_id IS NULL", (fsencode(wanted),)).fetchone()
+    return None if row is None else _document_row(row)
+
+
+def _document_row(row: Any) -> DocumentRow:
+    number, identity, source, path, record, kind, title, characters, pages, chunks, at, warnings, metadata = row
+    return DocumentRow(
+        number=number,
+        document_id=identity,
+        source=source,
+        path=path_text(path),
+        record_id=record,
+        kind=kind,
+        title=title,
+        characters=characters,
+        pages=pages,
+        chunks=chunks,
+        ingested_at=at,
+        warnings=tuple(json.loads(warnings)),
+        metadata=json.loads(metadata),
+    )
+
+
+def read_chunks(connection: sqlite3.Connection, collection: str, numbers: Sequence[int]) -> dict[int, StoredChunk]:
+    """Chunks by number, in the order asked for; numbers that are not there are left out."""
+    rows = connection.execute(_BY_NUMBER, (json.dumps(list(numbers)),)).fetchall()
+    return {chunk.number: chunk for chunk in _stored_chunks(connection, collection, rows)}
+
+
+def read_places(
+    connection: sqlite3.Connection, collection: str, document_id: str, first: int, last: int
+) -> tuple[StoredChunk, ...]:
+    """The chunks of a document with ordinals `first` to `last`, both included."""
+    rows = connection.execute(_BY_PLACE, (document_id, first, last)).fetchall()
+    return tuple(_stored_chunks(connection, collection, rows))
+
+
+def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterable[Any]) -> Iterator[StoredChunk]:
+    for number, document, ordinal, start, stop, first, last, heading, identity, source, path, title, metadata in rows:
+        yield StoredChunk(
+            number=number,
+            chunk_id=f"{identity}:{ordinal}",
+            document_id=identity,
+            collection=collection,
+            source=source,
+            path=path_text(path),
+            title=title,
+            text=read_slice(connection, document, start, stop),
+            ordinal=ordinal,
+            start=start,
+            end=stop,
+            page_start=first,
+            page_end=last,
+            heading=heading,
+            metadata=json.loads(metadata),
+        )
+
+
+def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[DocumentText]:
+    """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given."""
+    query = (
+        "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins FROM documents d"
+        " JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
+    )
+    if squeezed is None:
+        rows = connection.execute(query + " ORDER BY d.number")
+    else:
+        query += " JOIN squeezed s ON s.document = d.number WHERE instr(s.text, ?) > 0 ORDER BY d.number"
+        rows = connection.execute(query, (clean(squeezed),))
+    for number, identity, source, path, title, pages, joins in rows:
+        yield DocumentText(
+            document_id=identity,
+            source=source,
+            path=path_text(path),
+            title=title,
+            text=read_text(connection, number),
+            joins=unpack_integers(joins),
+            pages=decode_pages(pages),
+            chunks=document_chunks(connection, number),
+        )
+
+
+def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk, ...]:
+    """Where the chunks of document `number` stand, in order."""
+    rows = connection.execute(
+        "SELECT ordinal, start, stop, page_start, page_end, heading FROM chunks WHERE document = ? ORDER BY ordinal",
+        (number,),
+    )
+    return tuple(Chunk(*row) for row in rows)
+
+
+def chunk_texts(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """(number, text) of every chunk, in order of numbers, one document's text in memory at a time."""
+    rows = connection.execute("SELECT number, document, start, stop FROM chunks ORDER BY number")
+    held, text = -1, ""
+    for number, document, start, stop in rows:
+        if document != held:
+            held, text = document, read_text(connection, document)
+        yield number, text[start:stop]
+
+
+def all_failures(connection: sqlite3.Connection) -> tuple[StoredFailure, ...]:
+    """Every recorded failure, by source."""
+    rows = connection.execute(
+        "SELECT e.source, f.path, e.reason, e.failed_at FROM failures e JOIN files f ON f.number = e.file"
+        " ORDER BY e.source, e.number"
+    )
+    return tuple(StoredFailure(source, path_text(path), reason, at) for source, path, reason, at in rows)

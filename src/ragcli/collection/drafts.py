@@ -1,0 +1,217 @@
+"""A document on its way into the store: read and cut, its chunks numbered, perhaps not yet embedded.
+
+A draft is made outside any transaction and put into the store in one, so a document is there whole or not at
+all, and its old version goes in the commit that brings the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from os import fsencode
+from typing import Final, Literal
+
+from ragcli.collection.generation import now
+from ragcli.collection.metadata import clean_metadata, write_metadata
+from ragcli.collection.texts import clean, clean_or_none, encode_layout, to_json, write_text
+from ragcli.records import Chunk, CollectionSettings, Document, Heading
+
+DIGEST: Final = 16
+"""Bytes of every hash in the store (BLAKE2b). Enough against accident; nothing here defends against a forger."""
+
+ChunkTable = Literal["chunks", "next_chunks"]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file as it was when its content was hashed. `path` is absolute; `hash` None if it changed while read."""
+
+    path: str
+    source: str
+    hash: bytes | None
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    engine: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A clean document with its chunks. Chunk `i` has the number `first_number + i`."""
+
+    file: SourceFile
+    document: Document
+    hash: bytes
+    chunks: tuple[Chunk, ...]
+    digests: tuple[bytes, ...]
+    first_number: int
+    replaces: int | None
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of its chunks."""
+        return range(self.first_number, self.first_number + len(self.chunks))
+
+
+def clean_document(document: Document) -> Document:
+    """The document as it can be stored; offsets stay as they are."""
+    return replace(
+        document,
+        text=clean(document.text),
+        record_id=clean_or_none(document.record_id),
+        title=clean_or_none(document.title),
+        metadata=clean_metadata(document.metadata),
+        headings=tuple(Heading(each.level, clean(each.title), each.start) for each in document.headings),
+        warnings=tuple(clean(each) for each in document.warnings),
+    )
+
+
+def document_hash(document: Document) -> bytes:
+    """Hash of all a document says, to know it again in a file whose other records changed."""
+    pages, headings, spans, joins = encode_layout(document)
+    said = [document.kind, document.title, dict(document.metadata), document.text, pages, headings, spans, joins.hex()]
+    return digest(to_json(said).encode())
+
+
+def digest(data: bytes) -> bytes:
+    """The store's hash of some bytes."""
+    return blake2b(data, digest_size=DIGEST).digest()
+
+
+def chunk_inputs(document: Document, chunks: Sequence[Chunk], settings: CollectionSettings) -> Iterator[str]:
+    """What the encoder is given for each chunk: its text, with title or heading before it as settings say."""
+    from ragcli.documents.chunking import embedding_text
+
+    for chunk in chunks:
+        yield embedding_text(
+            document.text[chunk.start : chunk.end],
+            title=document.title,
+            heading=chunk.heading,
+            context=settings.context,
+        )
+
+
+def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names: tuple[str, str] | None) -> int:
+    """Insert the draft's document and chunks; its number.
+
+    `names` are the id and source of the document it replaces, which must be gone already; a new one gets its own.
+    """
+    document = draft.document
+    identity, source = names or _new_names(connection, draft)
+    at = now()
+    cursor = connection.execute(
+        "INSERT INTO documents (id, file, record_id, source, kind, title, hash, metadata, warnings, characters, pages,"
+        " chunks, ingested_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')",
+        (
+            identity,
+            file,
+            document.record_id,
+            source,
+            document.kind,
+            document.title,
+            draft.hash,
+            to_json(dict(document.metadata)),
+            to_json(document.warnings),
+            len(document.text),
+            len(document.pages),
+            len(draft.chunks),
+            at,
+        ),
+    )
+    number = cursor.lastrowid or 0
+    write_text(connection, number, document)
+    write_metadata(connection, number, document.metadata)
+    put_chunks(connection, number, draft.chunks, draft.digests, draft.first_number)
+    reseal(connection, number)
+    return number
+
+
+def put_chunks(
+    connection: sqlite3.Connection,
+    document: int,
+    chunks: Sequence[Chunk],
+    digests: Sequence[bytes],
+    first_number: int,
+    *,
+    table: ChunkTable = "chunks",
+) -> None:
+    """Insert a document's chunks."""
+    connection.executemany(
+        f"INSERT INTO {table} (number, document, ordinal, start, stop, page_start, page_end, heading, digest)"  # noqa: S608
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            (
+                first_number + at,
+                document,
+                chunk.ordinal,
+                chunk.start,
+                chunk.end,
+                chunk.page_start,
+                chunk.page_end,
+                clean_or_none(chunk.heading),
+                digests[at],
+            )
+            for at, chunk in enumerate(chunks)
+        ),
+    )
+
+
+def drop_document(connection: sqlite3.Connection, number: int) -> list[int]:
+    """Delete a document with all that hangs on it; the numbers of its chunks, which are noted as lexical debts."""
+    gone = [row[0] for row in connection.execute("SELECT number FROM chunks WHERE document = ?", (number,))]
+    connection.executemany("INSERT OR IGNORE INTO lexical_deletes VALUES (?)", ((each,) for each in gone))
+    connection.execute("DELETE FROM documents WHERE number = ?", (number,))
+    return gone
+
+
+def seal_document(connection: sqlite3.Connection, number: int) -> bytes:
+    """A hash over everything the store says of a document, to find damage that SQLite itself cannot see."""
+    state = blake2b(digest_size=DIGEST)
+    for query in (
+        "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages, chunks,"
+        " ingested_at FROM documents WHERE number = ?",
+        "SELECT pages, headings, spans, hex(joins) FROM layouts WHERE document = ?",
+        "SELECT number, ordinal, start, stop, page_start, page_end, heading, hex(digest) FROM chunks"
+        " WHERE document = ? ORDER BY number",
+        "SELECT key, position, type, text, number FROM metadata WHERE document = ? ORDER BY key, position",
+        "SELECT piece, text FROM pieces WHERE document = ? ORDER BY piece",
+        "SELECT text FROM squeezed WHERE document = ?",
+    ):
+        for row in connection.execute(query, (number,)):
+            state.update(json.dumps(row).encode())
+        state.update(b"\n")
+    return state.digest()
+
+
+def reseal(connection: sqlite3.Connection, number: int) -> None:
+    """Renew the seal of a document that was just written."""
+    connection.execute("UPDATE documents SET seal = ? WHERE number = ?", (seal_document(connection, number), number))
+
+
+def _new_names(connection: sqlite3.Connection, draft: Draft) -> tuple[str, str]:
+    """An id and a source for a new document: the plain ones if no other document has them."""
+    path = fsencode(draft.file.path)
+    record = draft.document.record_id
+    if record is None:
+        ids = [f"d{blake2b(path + salt, digest_size=5).hexdigest()}" for salt in (b"", b"\x001", b"\x002", b"\x003")]
+        sources = [clean(draft.file.source), clean(draft.file.path)]
+    else:
+        tag = blake2b(path, digest_size=4).hexdigest()
+        ids = [record, f"{record}~{tag}"]
+        sources = [record, f"{clean(draft.file.source)}#{record}", f"{clean(draft.file.path)}#{record}"]
+    return first_free(connection, "id", ids), first_free(connection, "source", sources)
+
+
+def first_free(connection: sqlite3.Connection, column: Literal["id", "source"], names: Sequence[str]) -> str:
+    """The first of the names that no document has yet; the last with a number behind it if all are taken."""
+    query = f"SELECT 1 FROM documents WHERE {column} = ?"  # noqa: S608
+    for name in names:
+        if connection.execute(query, (name,)).fetchone() is None:
+            return name
+    at = 2
+    while connection.execute(query, (f"{names[-1]}~{at}",)).fetchone() is not None:
+        at += 1
+    return f"{names[-1]}~{at}"

@@ -1,0 +1,161 @@
+"""The generation record: which files, and how much of each, make up one committed state.
+
+It is one row of the store, so it changes with the documents in the same transaction. File names are built from
+numbers here and never read from the store: a collection's own data cannot point outside its folder.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Final, Literal
+
+from ragcli.errors import CollectionError
+from ragcli.records import CollectionSettings
+
+CURRENT: Final = 1
+BUILDING: Final = 2
+Slot = Literal[1, 2]
+
+NO_ENCODER: Final = "none"
+"""Settings with this encoder name make a collection without vectors: lexical and exact search only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One committed state. `arrays`, `lexical` and `tfidf` number the editions of the derived files.
+
+    `rows` counts all rows of the arrays, the dead included, and `tokens` all token vectors. `next_number` is the
+    first chunk number never handed out; from `reserved_from` on, numbers were handed out and may not be used.
+    """
+
+    generation: int
+    committed_at: str
+    settings: CollectionSettings
+    fingerprint: str | None
+    dimension: int
+    vocabulary: int
+    arrays: int
+    rows: int
+    tokens: int
+    lexical: int
+    tfidf: int | None
+    tfidf_generation: int | None
+    documents: int
+    chunks: int
+    next_number: int
+    reserved_from: int | None
+    last_ingest: str | None
+
+    @property
+    def lexical_name(self) -> str:
+        """Folder of the lexical index."""
+        return edition_name("lexical", "", self.lexical)
+
+    @property
+    def tfidf_name(self) -> str | None:
+        """Folder of the TF-IDF arrays, None when there are none."""
+        return None if self.tfidf is None else edition_name("tfidf", "", self.tfidf)
+
+    @property
+    def keeps_bits(self) -> bool:
+        """Are the signs of token vectors kept?"""
+        return self.settings.token_vectors == "bits"  # noqa: S105
+
+    @property
+    def tfidf_stale(self) -> bool:
+        """Have chunks come or gone since the TF-IDF was fitted?"""
+        return self.tfidf_generation != self.generation
+
+
+def edition_name(stem: str, suffix: str, edition: int) -> str:
+    """File name of an edition: the first has the plain name, later ones a number."""
+    return f"{stem}{suffix}" if edition == 1 else f"{stem}-{edition}{suffix}"
+
+
+def first_generation(settings: CollectionSettings) -> Generation:
+    """The state of a collection nothing was put into yet."""
+    return Generation(
+        generation=0,
+        committed_at=now(),
+        settings=settings,
+        fingerprint=None,
+        dimension=0,
+        vocabulary=0,
+        arrays=1,
+        rows=0,
+        tokens=0,
+        lexical=1,
+        tfidf=None,
+        tfidf_generation=None,
+        documents=0,
+        chunks=0,
+        next_number=1,
+        reserved_from=None,
+        last_ingest=None,
+    )
+
+
+def successor(record: Generation, *, same_chunks: bool) -> Generation:
+    """The record that comes after. With the same chunks, a TF-IDF that fitted before still fits."""
+    fits = same_chunks and not record.tfidf_stale
+    return replace(
+        record,
+        generation=record.generation + 1,
+        committed_at=now(),
+        tfidf_generation=record.generation + 1 if fits else record.tfidf_generation,
+    )
+
+
+_COLUMNS: Final = tuple(column.name for column in fields(Generation))
+
+
+def read_generation(connection: sqlite3.Connection, slot: Slot = CURRENT) -> Generation:
+    """The record in `slot`. CollectionError if there is none or it makes no sense."""
+    record = find_generation(connection, slot)
+    if record is None:
+        raise CollectionError(
+            "The store has no generation record; the collection is damaged and must be ingested anew."
+        )
+    return record
+
+
+def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | None:
+    """The record in `slot`, or None."""
+    query = f"SELECT {', '.join(_COLUMNS)} FROM generation WHERE slot = ?"  # noqa: S608
+    row = connection.execute(query, (slot,)).fetchone()
+    if row is None:
+        return None
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values["settings"] = decode_settings(values["settings"])
+    return Generation(**values)
+
+
+def write_generation(connection: sqlite3.Connection, record: Generation, slot: Slot = CURRENT) -> None:
+    """Put the record into `slot`, inside the caller's transaction."""
+    values = [encode_settings(record.settings) if name == "settings" else getattr(record, name) for name in _COLUMNS]
+    places = ", ".join("?" * (len(_COLUMNS) + 1))
+    connection.execute(
+        f"INSERT OR REPLACE INTO generation (slot, {', '.join(_COLUMNS)}) VALUES ({places})",  # noqa: S608
+        (slot, *values),
+    )
+
+
+def encode_settings(settings: CollectionSettings) -> str:
+    """Settings as stored: JSON with sorted keys."""
+    return json.dumps(asdict(settings), sort_keys=True)
+
+
+def decode_settings(text: str) -> CollectionSettings:
+    """Settings from their stored form. CollectionError if they are not settings."""
+    try:
+        return CollectionSettings(**json.loads(text))
+    except (ValueError, TypeError) as error:
+        raise CollectionError(f"The settings in the store are damaged ({error}).") from error
+
+
+def now() -> str:
+    """The time as stored: ISO 8601 in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,258 @@
+"""From files to commits: each document becomes a draft, each file a last step, and both go through the assembly.
+
+A file with many records (JSONL) is read here as a stream, one record at a time, and is done with when its last
+record is: until then its hash is not recorded, so an interrupted run reads it again, and skips the records whose
+content is already in.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from os import fsencode
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragcli.collection.assembly import Assembly
+from ragcli.collection.catalogue import STDIN
+from ragcli.collection.drafts import Draft, SourceFile, chunk_inputs, clean_document, digest, document_hash
+from ragcli.collection.events import Committed, FileRead, Listener
+from ragcli.collection.scan import fails_with
+from ragcli.collection.steps import FileDone, Step
+from ragcli.collection.texts import clean
+from ragcli.collection.writer import Writer
+from ragcli.records import CollectionSettings, Document, Failure
+
+if TYPE_CHECKING:
+    from ragcli.documents.read import ReadOptions
+    from ragcli.models.protocols import Encoder
+
+COMMIT_CHUNKS: Final = 512
+COMMIT_SECONDS: Final = 10.0
+
+
+class Intake:
+    """What one run takes in, and the tally of it. `replaced` are the paths of files that were in before."""
+
+    def __init__(
+        self,
+        writer: Writer,
+        encoder: Callable[[], Encoder],
+        options: ReadOptions,
+        listener: Listener,
+        replaced: set[str],
+    ) -> None:
+        self._writer = writer
+        self._options = options
+        self._listener = listener
+        self._replaced = replaced
+        self._assembly = Assembly(writer, encoder, listener)
+        self._committed_at = time.monotonic()
+        self.added: list[str] = []
+        self.changed: list[str] = []
+        self.failures: list[Failure] = []
+        self.warnings: list[Failure] = []
+        self.documents = 0
+        self.pages = 0
+        self.chunks = 0
+
+    @property
+    def embedded(self) -> int:
+        """Chunks that went through the model."""
+        return self._assembly.embedded
+
+    @property
+    def reused(self) -> int:
+        """Chunks that took over the row of an equal one."""
+        return self._assembly.reused
+
+    def add(self, steps: Iterable[Step]) -> None:
+        """Queue steps that need no reading."""
+        for step in steps:
+            self._assembly.add(step)
+
+    def fail(self, files: Iterable[tuple[SourceFile, str]]) -> None:
+        """Record files that could not even be opened."""
+        for file, reason in files:
+            self._finish(file, 0, (), [(file.source, reason)], None)
+
+    def read(self, files: Sequence[SourceFile]) -> None:
+        """Read files and take in what they hold, in the order in which the workers are done with them."""
+        from ragcli.documents.read import kind_of
+        from ragcli.documents.workers import read_files
+
+        of_records = [file for file in files if kind_of(Path(file.path)) == "jsonl"]
+        others = {file.path: file for file in files if kind_of(Path(file.path)) != "jsonl"}
+        if others:
+            with closing(read_files([Path(path) for path in others], self._options)) as arrivals:
+                for path, items in arrivals:
+                    file = others[str(path)]
+                    self._take(file, (_as_called(item, file) for item in items))
+        for file in of_records:
+            try:
+                with Path(file.path).open("rb") as stream:
+                    self.read_records(stream, file.source, file)
+            except OSError as error:
+                self.fail([(file, f"it cannot be read: {error.strerror or error}")])
+
+    def read_records(self, lines: Iterable[bytes], source: str, file: SourceFile | None = None) -> None:
+        """Take in JSONL lines, of a file or, without one, of standard input, whose older records stay."""
+        from ragcli.documents.read import read_jsonl
+
+        counted = _Lines(lines)
+        file = file or SourceFile(STDIN.decode(), source, None, 0, 0, 0, self._options.pdf_engine)
+        self._take(file, read_jsonl(counted, source), counted)
+
+    def complete(self) -> None:
+        """Embed and commit all that is left."""
+        self._assembly.embed()
+        self.commit()
+
+    def commit(self) -> None:
+        """Commit every step that is ready."""
+        steps = self._assembly.take_ready()
+        self._committed_at = time.monotonic()
+        if not steps and not self._writer.uncommitted:
+            return
+        record = self._writer.commit(steps)
+        for step in steps:
+            if isinstance(step, Draft):
+                self.documents += 1
+                self.pages += len(step.document.pages)
+                self.chunks += len(step.chunks)
+                self.warnings += [Failure(clean(step.file.source), warning) for warning in step.document.warnings]
+            elif isinstance(step, FileDone):
+                self.failures += [Failure(source, reason) for source, reason in step.failures]
+                if step.documents:
+                    names = self.changed if step.file.path in self._replaced else self.added
+                    names.append(clean(step.file.source))
+        self._listener(Committed(record.generation, record.documents, record.chunks))
+
+    def _take(self, file: SourceFile, items: Iterable[Document | Failure], lines: _Lines | None = None) -> None:
+        seen = _Seen(self._writer.connection)
+        failures: list[tuple[str, str]] = []
+        pages = chunks = 0
+        for item in items:
+            if isinstance(item, Failure):
+                failures.append((item.source, item.reason))
+                continue
+            document = clean_document(item)
+            line = lines.count if lines is not None else 0
+            earlier = seen.add(document.record_id or "", line)
+            if earlier is not None:
+                where = f"{file.source}, line {line}"
+                failures.append((where, f"the id '{document.record_id}' was taken by line {earlier} already"))
+                continue
+            draft = self._draft(file, document)
+            if draft is not None:
+                pages += len(document.pages)
+                chunks += len(draft.chunks)
+                self._assembly.add(draft, tuple(chunk_inputs(document, draft.chunks, self._settings)))
+                self._commit_if_due()
+        documents = seen.count
+        keep = documents == 0 or file.path == STDIN.decode()
+        dropped = () if keep else seen.others(file)
+        self._finish(_as_read(file), documents, dropped, failures, fails_with(self._options))
+        self._listener(FileRead(clean(file.source), documents, pages, chunks, documents == 0))
+        self._commit_if_due()
+
+    def _finish(
+        self,
+        file: SourceFile,
+        documents: int,
+        dropped: tuple[int, ...],
+        failures: Sequence[tuple[str, str]],
+        failed_with: str | None,
+    ) -> None:
+        told = tuple((clean(source), clean(reason)) for source, reason in failures)
+        if not documents and not told:
+            told = ((clean(file.source), "it has no documents in it"),)
+        self._assembly.add(FileDone(file, documents, dropped, told, failed_with))
+
+    @property
+    def _settings(self) -> CollectionSettings:
+        return self._writer.record.settings
+
+    def _draft(self, file: SourceFile, document: Document) -> Draft | None:
+        """The document's draft, None if it is in the collection exactly so."""
+        from ragcli.documents.chunking import chunk_document
+
+        said = document_hash(document)
+        old = self._writer.connection.execute(
+            "SELECT d.number, d.hash FROM documents d JOIN files f ON f.number = d.file"
+            " WHERE f.path = ? AND ifnull(d.record_id, '') = ?",
+            (fsencode(file.path), document.record_id or ""),
+        ).fetchone()
+        if old is not None and old[1] == said:
+            return None
+        chunks = chunk_document(document, size=self._settings.chunk_size, overlap=self._settings.overlap)
+        digests = tuple(digest(text.encode()) for text in chunk_inputs(document, chunks, self._settings))
+        first = self._writer.reserve(len(chunks))
+        return Draft(file, document, said, chunks, digests, first, None if old is None else old[0])
+
+    def _commit_if_due(self) -> None:
+        waited = time.monotonic() - self._committed_at
+        if self._writer.uncommitted >= COMMIT_CHUNKS or (self._writer.uncommitted and waited >= COMMIT_SECONDS):
+            self.commit()
+
+
+class _Lines:
+    """Counts lines as they are taken, so that what was made of one can be told by its number."""
+
+    def __init__(self, lines: Iterable[bytes]) -> None:
+        self._lines = lines
+        self.count = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._lines:
+            self.count += 1
+            yield line
+
+
+class _Seen:
+    """The record ids of the file that is being read. In a temporary table: there may be millions."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        connection.execute("CREATE TEMP TABLE IF NOT EXISTS seen (record TEXT PRIMARY KEY, line INTEGER)")
+        connection.execute("DELETE FROM temp.seen")
+        self.count = 0
+
+    def add(self, record: str, line: int) -> int | None:
+        """Note a record; the line where it was seen before, if it was."""
+        try:
+            self._connection.execute("INSERT INTO temp.seen VALUES (?, ?)", (record, line))
+        except sqlite3.IntegrityError:
+            query = "SELECT line FROM temp.seen WHERE record = ?"
+            earlier: int = self._connection.execute(query, (record,)).fetchone()[0]
+            return earlier
+        self.count += 1
+        return None
+
+    def others(self, file: SourceFile) -> tuple[int, ...]:
+        """Documents that the store has of the file and that were not seen in it."""
+        rows = self._connection.execute(
+            "SELECT d.number FROM documents d JOIN files f ON f.number = d.file WHERE f.path = ?"
+            " AND NOT EXISTS (SELECT 1 FROM temp.seen s WHERE s.record = ifnull(d.record_id, ''))",
+            (fsencode(file.path),),
+        )
+        return tuple(number for (number,) in rows)
+
+
+def _as_called(item: Document | Failure, file: SourceFile) -> Document | Failure:
+    return Failure(file.source, item.reason) if isinstance(item, Failure) else item
+
+
+def _as_read(file: SourceFile) -> SourceFile:
+    """The file, without its hash if it changed while it was read: then the next ingest reads it again."""
+    if file.path == STDIN.decode():
+        return file
+    try:
+        state = Path(file.path).stat()
+    except OSError:
+        return replace(file, hash=None)
+    same = (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
+    return file if same else replace(file, hash=None)

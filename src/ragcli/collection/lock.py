@@ -1,0 +1,131 @@
+"""Two locks, both the kernel's, so a process that dies holds none.
+
+`writer.lock` admits one writer. It holds the writer's process id and start, for the message only.
+
+`readers.lock` is shared by every reader for as long as it reads. Arrays, TF-IDF and lexical index are opened when
+first needed, so what a reader's generation names must stay until it has gone: a writer takes this lock alone, for
+a moment and without waiting, before it removes old files or drops dead chunks from the lexical index. If it can't
+have it, the next writer tries again. Until then the old files cost room, and nothing else.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from ragcli.errors import CollectionBusy, CollectionError, MissingCollection
+
+WRITER_LOCK: Final = "writer.lock"
+READERS_LOCK: Final = "readers.lock"
+_POLL: Final = 0.1
+
+
+def make_lock_files(folder: Path) -> None:
+    """Create both lock files in a new collection."""
+    for name in (WRITER_LOCK, READERS_LOCK):
+        os.close(os.open(folder / name, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+@contextmanager
+def writer_lock(folder: Path, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Be the one writer. CollectionBusy, naming the other's process id, unless `wait`."""
+    descriptor = _take_writer_lock(folder, wait=wait, notify=notify)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None] | None) -> int:
+    path = folder / WRITER_LOCK
+    told = False
+    while True:
+        if not folder.is_dir():
+            raise MissingCollection(f"There is no collection '{folder.name}' in {folder.parent}.")
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise CollectionError(f"The collection at {folder} cannot be written: {error.strerror}.") from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = _owner(descriptor)
+            os.close(descriptor)
+            if not wait:
+                raise CollectionBusy(
+                    f"{owner} is writing to the collection '{folder.name}'; try again when it is done, or wait for"
+                    " it with --wait."
+                ) from None
+            if not told and notify is not None:
+                notify(f"{owner} is writing to the collection '{folder.name}'; waiting for it to finish.")
+                told = True
+            time.sleep(_POLL)
+            continue
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # The collection may have been renamed or deleted between opening and locking: then this is the lock of
+        # something else, or of nothing.
+        if _is_still(path, descriptor):
+            started = time.strftime("%Y-%m-%d %H:%M:%S")
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {started}\n".encode(), 0)
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        there = path.stat()
+    except OSError:
+        return False
+    here = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+
+
+def _owner(descriptor: int) -> str:
+    words = os.pread(descriptor, 200, 0).decode(errors="replace").split()
+    if not words or not words[0].isdigit():
+        return "Another process"
+    since = f" (since {' '.join(words[1:3])})" if len(words) >= 3 else ""
+    return f"Process {words[0]}{since}"
+
+
+def take_readers_lock(folder: Path) -> int | None:
+    """Share the readers' lock; close the descriptor to leave. None where the folder cannot have the file."""
+    path = folder / READERS_LOCK
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        try:
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return None
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+@contextmanager
+def no_readers(folder: Path) -> Iterator[bool]:
+    """True if no reader is there, and none comes in while inside; False at once otherwise."""
+    descriptor = os.open(folder / READERS_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        alone = True
+    except BlockingIOError:
+        alone = False
+    try:
+        yield alone
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,273 @@
+"""The append-only arrays of a collection, one row per chunk, all of one edition in step.
+
+`vectors.f32` has the chunk's vector, `rows.ids` its number, and `tokens.offsets` says where its tokens lie in
+`tokens.bits` (the signs of the token vectors) and `tokens.ids` (the word pieces, from which document frequencies
+are counted when chunks come and go). Rows are appended in order of numbers, so `rows.ids` ascends and a number's
+row is found by bisection.
+
+A writer appends, syncs, and only then commits in the store how many rows there are. Each stretch between two
+commits gets a checksum, so every committed byte can be verified and none is hashed twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.collection.drafts import DIGEST
+from ragcli.collection.generation import Generation, edition_name
+from ragcli.errors import CollectionError
+from ragcli.index.arrays import RowWriter, open_rows, row_bytes
+from ragcli.index.tokens import pack_signs
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ragcli.models.protocols import Encoding
+
+Numbers = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float32]
+IntArray = npt.NDArray[np.int32]
+SignArray = npt.NDArray[np.uint8]
+AnyArray = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayFile:
+    """One array: its file name, the type and shape of a row, and what a row stands for.
+
+    A `bound` array has one row more than there are chunks: chunk `i` lies between bounds `i` and `i + 1`.
+    """
+
+    stem: str
+    suffix: str
+    dtype: str
+    shape: tuple[int, ...]
+    per: Literal["chunk", "bound", "token"]
+
+    @property
+    def name(self) -> str:
+        """The file name of the first edition."""
+        return self.stem + self.suffix
+
+    def length(self, rows: int, tokens: int) -> int:
+        """Rows of this array when the collection has so many chunk rows and tokens."""
+        return {"chunk": rows, "bound": rows + 1, "token": tokens}[self.per]
+
+    def path(self, folder: Path, edition: int) -> Path:
+        """Where an edition of the array lies."""
+        return folder / edition_name(self.stem, self.suffix, edition)
+
+    def open(self, folder: Path, record: Generation) -> AnyArray:
+        """The committed rows, mapped for reading. CollectionError if the file is short or missing."""
+        rows = self.length(record.rows, record.tokens)
+        return open_rows(self.path(folder, record.arrays), self.dtype, self.shape, rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The bytes of one array that one commit added, with their checksum."""
+
+    file: str
+    start: int
+    stop: int
+    checksum: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What the arrays hold of one chunk: vector (d,), token signs (t, ceil(d/8)), word pieces (t,)."""
+
+    vector: FloatArray
+    bits: SignArray
+    pieces: IntArray
+
+
+NUMBERS: Final = ArrayFile("rows", ".ids", "<i8", (), "chunk")
+OFFSETS: Final = ArrayFile("tokens", ".offsets", "<i8", (), "bound")
+PIECES: Final = ArrayFile("tokens", ".ids", "<i4", (), "token")
+STEMS: Final = ("rows", "vectors", "tokens")
+
+
+def vector_file(dimension: int) -> ArrayFile:
+    """The array of chunk vectors."""
+    return ArrayFile("vectors", ".f32", "<f4", (dimension,), "chunk")
+
+
+def bit_file(dimension: int) -> ArrayFile:
+    """The array of token sign bits."""
+    return ArrayFile("tokens", ".bits", "|u1", (-(-dimension // 8),), "token")
+
+
+def array_files(record: Generation) -> tuple[ArrayFile, ...]:
+    """The arrays of a collection in that state; only the numbers when it has no encoder."""
+    if not record.dimension:
+        return (NUMBERS,)
+    files = (NUMBERS, vector_file(record.dimension), OFFSETS, PIECES)
+    return (*files, bit_file(record.dimension)) if record.keeps_bits else files
+
+
+def row_of(encoding: Encoding) -> Row:
+    """What is kept of a chunk's encoding."""
+    return Row(
+        np.asarray(encoding.vector, np.float32),
+        pack_signs(np.asarray(encoding.tokens, np.float32)),
+        np.asarray(encoding.token_ids, np.int32),
+    )
+
+
+def empty_row() -> Row:
+    """The row of a chunk in a collection without an encoder."""
+    return Row(np.empty(0, np.float32), np.empty((0, 0), np.uint8), np.empty(0, np.int32))
+
+
+class RowFiles:
+    """Writes one edition of the arrays, from what the generation `record` has committed of it.
+
+    Opening cuts what a dead writer left behind the committed rows. Not for two writers, which the lock sees to.
+    """
+
+    def __init__(self, folder: Path, record: Generation) -> None:
+        self._files = array_files(record)
+        self._dimension = record.dimension
+        self.edition = record.arrays
+        self.rows = record.rows
+        self.tokens = record.tokens
+        self._numbers: Numbers = np.array(NUMBERS.open(folder, record), np.int64)
+        self._new_numbers: list[int] = []
+        self._folder = folder
+        self._writers: dict[str, RowWriter] = {}
+        self._readers: dict[str, int] = {}
+        try:
+            for file in self._files:
+                committed = file.length(record.rows, record.tokens) if record.rows else 0
+                self._writers[file.name] = RowWriter(
+                    file.path(folder, record.arrays), file.dtype, file.shape, committed
+                )
+        except OSError as error:
+            self.close()
+            raise CollectionError(f"The collection at {folder} cannot be written: {error.strerror}.") from error
+        except BaseException:
+            self.close()
+            raise
+        self._hashes = {file.name: blake2b(digest_size=DIGEST) for file in self._files}
+        self._synced = {name: self._bytes(name) for name in self._writers}
+        if self._dimension and not record.rows:
+            self._put(OFFSETS, np.zeros(1, np.int64))
+
+    def append(self, numbers: Sequence[int], rows: Sequence[Row]) -> None:
+        """Add the rows of chunks whose numbers ascend and are above all before."""
+        if not numbers:
+            return
+        if self._dimension:
+            self._put(vector_file(self._dimension), np.stack([row.vector for row in rows]))
+            self._put(PIECES, np.concatenate([row.pieces for row in rows]))
+            if bit_file(self._dimension).name in self._writers:
+                self._put(bit_file(self._dimension), np.concatenate([row.bits for row in rows]))
+            ends = self.tokens + np.cumsum([len(row.pieces) for row in rows], dtype=np.int64)
+            self._put(OFFSETS, ends)
+            self.tokens = int(ends[-1])
+        self._put(NUMBERS, np.asarray(numbers, np.int64))
+        self._new_numbers += numbers
+        self.rows += len(numbers)
+
+    def copy(self, other: RowFiles, first: int, count: int) -> None:
+        """Append `count` synced rows of another edition, from row `first` on."""
+        numbers = other._numbers[first : first + count]
+        if self._dimension:
+            bounds = other._read(OFFSETS, first, count + 1)
+            start, stop = int(bounds[0]), int(bounds[-1])
+            for file in self._files:
+                if file.per == "token":
+                    self._put(file, other._read(file, start, stop - start))
+            vectors = vector_file(self._dimension)
+            self._put(vectors, other._read(vectors, first, count))
+            self._put(OFFSETS, bounds[1:] - start + self.tokens)
+            self.tokens += stop - start
+        self._put(NUMBERS, numbers)
+        self._new_numbers += numbers.tolist()
+        self.rows += count
+
+    def sync(self) -> tuple[Segment, ...]:
+        """Bring all appended rows to the disk; what was appended since the last sync, by file."""
+        segments = []
+        for name, writer in self._writers.items():
+            start, stop = self._synced[name], self._bytes(name)
+            if stop == start:
+                continue
+            writer.sync()
+            segments.append(Segment(name, start, stop, self._hashes[name].digest()))
+            self._hashes[name] = blake2b(digest_size=DIGEST)
+            self._synced[name] = stop
+        self._numbers = np.concatenate([self._numbers, np.asarray(self._new_numbers, np.int64)])
+        self._new_numbers = []
+        return tuple(segments)
+
+    def find(self, number: int) -> int | None:
+        """The row of a chunk that was synced, or None."""
+        at = int(np.searchsorted(self._numbers, number))
+        return at if at < len(self._numbers) and self._numbers[at] == number else None
+
+    def find_all(self, numbers: Sequence[int]) -> list[int]:
+        """The rows of chunks that were synced; numbers without a row are left out."""
+        return [row for number in numbers if (row := self.find(number)) is not None]
+
+    def read(self, row: int) -> Row:
+        """A synced row."""
+        if not self._dimension:
+            return empty_row()
+        start, stop = self._read(OFFSETS, row, 2).tolist()
+        vector = vector_file(self._dimension)
+        bits = bit_file(self._dimension)
+        has_bits = bits.name in self._writers
+        return Row(
+            self._read(vector, row, 1)[0],
+            self._read(bits, start, stop - start) if has_bits else np.empty((stop - start, 0), np.uint8),
+            self._read(PIECES, start, stop - start),
+        )
+
+    def pieces(self, row: int) -> IntArray:
+        """The word pieces of a synced row."""
+        start, stop = self._read(OFFSETS, row, 2).tolist()
+        return self._read(PIECES, start, stop - start)
+
+    def close(self) -> None:
+        """Close the files; what was not synced is lost."""
+        for writer in self._writers.values():
+            writer.close()
+        while self._readers:
+            os.close(self._readers.popitem()[1])
+
+    def __enter__(self) -> RowFiles:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _put(self, file: ArrayFile, rows: AnyArray) -> None:
+        data = np.ascontiguousarray(rows, file.dtype)
+        self._writers[file.name].append(data)
+        self._hashes[file.name].update(data.tobytes())
+
+    def _bytes(self, name: str) -> int:
+        file = next(each for each in self._files if each.name == name)
+        return self._writers[name].rows * row_bytes(file.dtype, file.shape)
+
+    def _read(self, file: ArrayFile, first: int, count: int) -> AnyArray:
+        size = row_bytes(file.dtype, file.shape)
+        path = file.path(self._folder, self.edition)
+        if file.name not in self._readers:
+            self._readers[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        data = os.pread(self._readers[file.name], size * count, size * first)
+        if len(data) < size * count:
+            raise CollectionError(f"{path} is damaged; `ragcli collections verify` says more.")
+        return np.frombuffer(data, file.dtype).reshape(count, *file.shape)

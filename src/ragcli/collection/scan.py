@@ -1,0 +1,246 @@
+"""What has changed on the disk since the last ingest, told without parsing anything.
+
+A file is known by its absolute path and told apart by the hash of its bytes. Where size and both times are as
+recorded, and old enough that a later write must have moved them, the bytes are not read at all: a program that
+restores the modification time can't restore the change time.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import blake2b
+from os import fsdecode, fsencode
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from ragcli.collection.catalogue import STDIN
+from ragcli.collection.drafts import DIGEST, SourceFile
+from ragcli.collection.generation import now
+from ragcli.collection.store import transaction
+from ragcli.records import Failure
+
+if TYPE_CHECKING:
+    from ragcli.documents.discover import FoundFile
+    from ragcli.documents.read import ReadOptions
+
+_BLOCK: Final = 1 << 20
+_SETTLED_NS: Final = 3_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KnownFile:
+    """A file's record in the store. `hash` is of the content that is in the collection, None if none is."""
+
+    number: int
+    path: str
+    source: str
+    hash: bytes | None
+    size: int | None
+    mtime_ns: int | None
+    ctime_ns: int | None
+    engine: str | None
+    failed_hash: bytes | None
+    failed_with: str | None
+    ingested_at: str
+
+    @property
+    def content(self) -> bytes | None:
+        """Hash of the content that size and times were recorded with."""
+        return self.hash if self.hash is not None else self.failed_hash
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What an ingest has to do. `to_read` has what was added and what changed, in order of discovery.
+
+    `unreadable` could not even be hashed, for the reason given. `failed_before` failed in an earlier run and would
+    fail again. `touched` has new times but the old content.
+    """
+
+    added: tuple[SourceFile, ...]
+    changed: tuple[SourceFile, ...]
+    to_read: tuple[SourceFile, ...]
+    moved: tuple[tuple[KnownFile, SourceFile], ...]
+    touched: tuple[tuple[KnownFile, SourceFile], ...]
+    gone: tuple[KnownFile, ...]
+    unchanged: int
+    unreadable: tuple[tuple[SourceFile, str], ...]
+    failed_before: tuple[Failure, ...]
+
+
+def make_plan(
+    connection: sqlite3.Connection,
+    found: Sequence[FoundFile],
+    roots: Sequence[Path],
+    options: ReadOptions,
+    checked: Callable[[], None] = lambda: None,
+) -> Plan:
+    """Compare the files found with the store; `checked` is called after each."""
+    added: list[SourceFile] = []
+    changed: list[SourceFile] = []
+    to_read: list[SourceFile] = []
+    moved: list[tuple[KnownFile, SourceFile]] = []
+    touched: list[tuple[KnownFile, SourceFile]] = []
+    unreadable: list[tuple[SourceFile, str]] = []
+    failed_before: list[Failure] = []
+    taken: set[int] = set()
+    unchanged = 0
+    for each in found:
+        known = find_file(connection, each.path)
+        file, complaint = examine(each.path, each.source, known, options)
+        if complaint is not None:
+            unreadable.append((file, complaint))
+        elif known is None:
+            origin = _moved_from(connection, file, taken)
+            if origin is None:
+                added.append(file)
+                to_read.append(file)
+            else:
+                taken.add(origin.number)
+                moved.append((origin, file))
+        elif file.hash == known.hash and not _wants_more(connection, known, options):
+            unchanged += 1
+            failed_before += _failures(connection, known)
+            if (file.size, file.mtime_ns, file.ctime_ns) != (known.size, known.mtime_ns, known.ctime_ns):
+                touched.append((known, file))
+        elif file.hash == known.failed_hash and known.failed_with == fails_with(options):
+            failed_before += _failures(connection, known)
+        else:
+            (changed if _has_documents(connection, known) else added).append(file)
+            to_read.append(file)
+        checked()
+    gone = tuple(file for file in _gone(connection, roots) if file.number not in taken)
+    return Plan(
+        tuple(added),
+        tuple(changed),
+        tuple(to_read),
+        tuple(moved),
+        tuple(touched),
+        gone,
+        unchanged,
+        tuple(unreadable),
+        tuple(failed_before),
+    )
+
+
+def fails_with(options: ReadOptions) -> str | None:
+    """The reading settings under which a file that failed would fail again; None if another try may succeed."""
+    if options.ocr == "on" or options.passwords:
+        return None
+    return f"{options.pdf_engine} {options.timeout:g} {options.timeout_per_page:g} {options.memory_limit}"
+
+
+def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptions) -> tuple[SourceFile, str | None]:
+    """The file as it is now, and why it can't be read, if so. Hashes it unless nothing can have changed."""
+    engine = options.pdf_engine
+    try:
+        state = path.stat()
+        if not stat.S_ISREG(state.st_mode):
+            return SourceFile(str(path), source, None, 0, 0, 0, engine), "it is not a regular file"
+        seen = (state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        if known is not None and seen == (known.size, known.mtime_ns, known.ctime_ns) and _settled(known, seen):
+            return SourceFile(str(path), source, known.content, *seen, engine), None
+        return SourceFile(str(path), source, hash_file(path), *seen, engine), None
+    except OSError as error:
+        return SourceFile(str(path), source, None, 0, 0, 0, engine), f"it cannot be read: {error.strerror or error}"
+
+
+def hash_file(path: Path) -> bytes:
+    """Hash of a file's bytes. OSError if it can't be read."""
+    state = blake2b(digest_size=DIGEST)
+    with path.open("rb", buffering=0) as stream:
+        while block := stream.read(_BLOCK):
+            state.update(block)
+    return state.digest()
+
+
+def is_gone(path: str) -> bool:
+    """Is there surely no file any more? A folder that may not be looked into proves nothing."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+_FILE: Final = (
+    "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
+    " FROM files"
+)
+
+
+def find_file(connection: sqlite3.Connection, path: Path) -> KnownFile | None:
+    """The record of the file at that absolute path."""
+    row = connection.execute(f"{_FILE} WHERE path = ?", (fsencode(path),)).fetchone()
+    return None if row is None else _known(row)
+
+
+def _known(row: Any) -> KnownFile:
+    number, path, *rest = row
+    return KnownFile(number, fsdecode(path), *rest)
+
+
+def _settled(known: KnownFile, seen: tuple[int, int, int]) -> bool:
+    # A write within the clock's grain of the last one may leave the same times.
+    recorded = datetime.fromisoformat(known.ingested_at).timestamp() * 1e9
+    return max(seen[1:]) < recorded - _SETTLED_NS
+
+
+def _wants_more(connection: sqlite3.Connection, known: KnownFile, options: ReadOptions) -> bool:
+    """Does this run ask for a reading that the recorded one can't have had: OCR of bare pages, the other engine?"""
+    if options.pdf_engine == "pypdf" and known.engine != "pypdf":
+        kinds = connection.execute("SELECT 1 FROM documents WHERE file = ? AND kind = 'pdf'", (known.number,))
+        if kinds.fetchone() is not None:
+            return True
+    if options.ocr == "on":
+        warned = connection.execute("SELECT 1 FROM documents WHERE file = ? AND warnings != '[]'", (known.number,))
+        return warned.fetchone() is not None
+    return False
+
+
+def _has_documents(connection: sqlite3.Connection, known: KnownFile) -> bool:
+    found = connection.execute("SELECT 1 FROM documents WHERE file = ? LIMIT 1", (known.number,)).fetchone()
+    return found is not None
+
+
+def _failures(connection: sqlite3.Connection, known: KnownFile) -> list[Failure]:
+    rows = connection.execute("SELECT source, reason FROM failures WHERE file = ? ORDER BY number", (known.number,))
+    return [Failure(source, reason) for source, reason in rows]
+
+
+def _moved_from(connection: sqlite3.Connection, file: SourceFile, taken: set[int]) -> KnownFile | None:
+    """A file with the same content that is no longer where it was."""
+    rows = connection.execute(f"{_FILE} WHERE hash = ? ORDER BY number", (file.hash,)).fetchall()
+    for row in rows:
+        known = _known(row)
+        if known.number not in taken and is_gone(known.path):
+            return known
+    return None
+
+
+def _gone(connection: sqlite3.Connection, roots: Sequence[Path]) -> Iterator[KnownFile]:
+    """Files under the roots that the store knows and the disk no longer has."""
+    inside = tuple(fsencode(root).rstrip(b"/") for root in roots)
+    for row in connection.execute(_FILE + " ORDER BY source"):
+        path: bytes = row[1]
+        if path == STDIN or not any(path == root or path.startswith(root + b"/") for root in inside):
+            continue
+        if is_gone(fsdecode(path)):
+            yield _known(row)
+
+
+def refresh_times(connection: sqlite3.Connection, touched: Sequence[tuple[KnownFile, SourceFile]]) -> None:
+    """Remember the new times of files whose content is the old one. Not a new generation: nothing is said anew."""
+    if touched:
+        with transaction(connection):
+            connection.executemany(
+                "UPDATE files SET mtime_ns = ?, ctime_ns = ?, ingested_at = ? WHERE number = ?",
+                ((file.mtime_ns, file.ctime_ns, now(), known.number) for known, file in touched),
+            )

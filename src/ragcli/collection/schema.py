@@ -1,0 +1,181 @@
+"""The tables of `store.db`, the one source of truth of a collection.
+
+Everything beside the store (arrays, lexical index, TF-IDF, manifest) can be rebuilt from these tables, so a text
+is kept with all that its reader found: pages, headings, joins. Texts lie in pieces of fixed length, because a
+chunk is a slice of its document and a book must not be read whole to show one passage of it. `squeezed` holds
+the form that exact search rules documents out with.
+
+Chunk numbers come from the generation's counter and are never given twice, not even after a crash; the lexical
+index and `rows.ids` know a chunk by its number alone. Which row of the arrays a chunk has is not said here:
+`rows.ids` ascends, so the row is found by bisection and compaction changes no table.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+FORMAT: Final = 1
+"""The on-disk format this code writes; kept in the database's user_version."""
+
+APPLICATION_ID: Final = 0x72616763
+"""Marks the database as ours ("ragc"), as SQLite's file header foresees."""
+
+PIECE: Final = 8192
+"""Characters in a piece of text. A chunk of the default size touches one piece or two."""
+
+SCHEMA: Final = """
+CREATE TABLE generation (
+  slot INTEGER PRIMARY KEY CHECK (slot IN (1, 2)),  -- 1 the committed state, 2 what a reindex is building
+  generation INTEGER NOT NULL,
+  committed_at TEXT NOT NULL,
+  settings TEXT NOT NULL,
+  fingerprint TEXT,
+  dimension INTEGER NOT NULL,
+  vocabulary INTEGER NOT NULL,
+  arrays INTEGER NOT NULL,
+  rows INTEGER NOT NULL,
+  tokens INTEGER NOT NULL,
+  lexical INTEGER NOT NULL,
+  tfidf INTEGER,
+  tfidf_generation INTEGER,
+  documents INTEGER NOT NULL,
+  chunks INTEGER NOT NULL,
+  next_number INTEGER NOT NULL,
+  reserved_from INTEGER,
+  last_ingest TEXT
+);
+
+CREATE TABLE blobs (
+  slot INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  data BLOB NOT NULL,
+  PRIMARY KEY (slot, name)
+);
+
+CREATE TABLE segments (
+  arrays INTEGER NOT NULL,
+  file TEXT NOT NULL,
+  start INTEGER NOT NULL,
+  stop INTEGER NOT NULL,
+  checksum BLOB NOT NULL,
+  PRIMARY KEY (arrays, file, start)
+);
+
+CREATE TABLE files (
+  number INTEGER PRIMARY KEY,
+  path BLOB NOT NULL UNIQUE,
+  source TEXT NOT NULL,
+  hash BLOB,
+  size INTEGER,
+  mtime_ns INTEGER,
+  ctime_ns INTEGER,
+  engine TEXT,
+  failed_hash BLOB,
+  failed_with TEXT,
+  ingested_at TEXT NOT NULL
+);
+CREATE INDEX files_hash ON files (hash);
+
+CREATE TABLE failures (
+  number INTEGER PRIMARY KEY,
+  file INTEGER NOT NULL REFERENCES files ON DELETE CASCADE,
+  source TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  failed_at TEXT NOT NULL
+);
+CREATE INDEX failures_file ON failures (file);
+
+CREATE TABLE documents (
+  number INTEGER PRIMARY KEY AUTOINCREMENT,
+  id TEXT NOT NULL UNIQUE,
+  file INTEGER NOT NULL REFERENCES files,
+  record_id TEXT,
+  source TEXT NOT NULL UNIQUE,
+  kind TEXT NOT NULL,
+  title TEXT,
+  hash BLOB NOT NULL,
+  metadata TEXT NOT NULL,
+  warnings TEXT NOT NULL,
+  characters INTEGER NOT NULL,
+  pages INTEGER NOT NULL,
+  chunks INTEGER NOT NULL,
+  ingested_at TEXT NOT NULL,
+  seal BLOB NOT NULL
+);
+CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''));
+
+CREATE TABLE layouts (
+  document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+  pages TEXT NOT NULL,
+  headings TEXT NOT NULL,
+  spans TEXT NOT NULL,
+  joins BLOB NOT NULL
+);
+
+CREATE TABLE pieces (
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  piece INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (document, piece)
+);
+
+CREATE TABLE squeezed (
+  document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
+  text TEXT NOT NULL
+);
+
+CREATE TABLE metadata (
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  key TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  text TEXT,
+  number REAL,
+  PRIMARY KEY (document, key, position)
+) WITHOUT ROWID;
+CREATE INDEX metadata_text ON metadata (key, text, document);
+CREATE INDEX metadata_number ON metadata (key, number, document);
+
+CREATE TABLE chunks (
+  number INTEGER PRIMARY KEY,
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  stop INTEGER NOT NULL,
+  page_start INTEGER,
+  page_end INTEGER,
+  heading TEXT,
+  digest BLOB NOT NULL,
+  UNIQUE (document, ordinal)
+);
+CREATE INDEX chunks_digest ON chunks (digest);
+
+-- The chunks of the state that a reindex is building; they become `chunks` in one commit.
+CREATE TABLE next_chunks (
+  number INTEGER PRIMARY KEY,
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  ordinal INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  stop INTEGER NOT NULL,
+  page_start INTEGER,
+  page_end INTEGER,
+  heading TEXT,
+  digest BLOB NOT NULL,
+  UNIQUE (document, ordinal)
+);
+CREATE INDEX next_chunks_digest ON next_chunks (digest);
+
+-- Rows embedded for a document that is not complete yet. They are dead to readers, but not lost to a crash.
+CREATE TABLE parked (
+  slot INTEGER NOT NULL,
+  number INTEGER NOT NULL,
+  digest BLOB NOT NULL,
+  PRIMARY KEY (slot, number)
+);
+CREATE INDEX parked_digest ON parked (digest);
+
+-- Chunks gone from the store that the lexical index may still hold.
+CREATE TABLE lexical_deletes (
+  number INTEGER PRIMARY KEY
+);
+"""

@@ -1,0 +1,211 @@
+"""A collection as one committed state, for reading.
+
+The store's read transaction fixes the generation; its record says which files hold it and how many rows of each.
+Files are opened when first asked for. That is safe however late, because the shared readers' lock, taken before
+the transaction, keeps writers from removing what the record names (see `lock`): exact search opens no array and
+imports no numpy. Nothing here is read per chunk at opening, so that costs the same for ten chunks and a million.
+
+The lexical index alone is not versioned: it holds every chunk of this state and perhaps some others, newer or
+already dropped. `rows` says which numbers this state knows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragcli.collection import catalogue
+from ragcli.collection.blobs import read_integers
+from ragcli.collection.catalogue import DocumentRow, DocumentText
+from ragcli.collection.generation import read_generation
+from ragcli.collection.lock import take_readers_lock
+from ragcli.collection.store import explained, open_for_reading
+from ragcli.errors import MissingCollection
+from ragcli.records import CollectionSettings, StoredChunk
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from ragcli.collection.rowfiles import FloatArray, IntArray, Numbers
+    from ragcli.index.lexical import LexicalIndex
+    from ragcli.index.tfidf import TfidfReader
+    from ragcli.index.tokens import TokenReader
+
+
+class Snapshot:
+    """One generation of a collection. A context manager; may be handed from thread to thread, not shared."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.collection = folder.name
+        self._lock: int | None = take_readers_lock(folder)
+        try:
+            self._connection = open_for_reading(folder)
+            try:
+                with explained(folder):
+                    self._connection.execute("BEGIN")
+                    self.record = read_generation(self._connection)
+            except BaseException:
+                self._connection.close()
+                raise
+        except BaseException:
+            self._unlock()
+            raise
+
+    @property
+    def settings(self) -> CollectionSettings:
+        """What was fixed when the collection was made."""
+        return self.record.settings
+
+    @property
+    def generation(self) -> int:
+        """Number of the committed state. A greater one is newer."""
+        return self.record.generation
+
+    @property
+    def chunk_count(self) -> int:
+        """Chunks that are alive."""
+        return self.record.chunks
+
+    @cached_property
+    def vectors(self) -> FloatArray:
+        """(rows, d) unit vectors, mapped from disk, the dead rows included."""
+        import numpy as np
+
+        from ragcli.collection.rowfiles import vector_file
+
+        if not self.record.dimension:
+            return np.empty((self.record.rows, 0), np.float32)
+        return vector_file(self.record.dimension).open(self.folder, self.record)
+
+    @cached_property
+    def row_numbers(self) -> Numbers:
+        """(rows,) the chunk number of each row, ascending."""
+        from ragcli.collection.rowfiles import NUMBERS
+
+        return NUMBERS.open(self.folder, self.record)
+
+    @cached_property
+    def dead(self) -> IntArray:
+        """Rows that belong to no chunk, ascending."""
+        return read_integers(self._connection, "dead")
+
+    @cached_property
+    def tokens(self) -> TokenReader | None:
+        """The token vectors' sign bits by row, None if the collection keeps none."""
+        from ragcli.collection.rowfiles import OFFSETS, bit_file
+        from ragcli.index.tokens import TokenReader
+
+        record = self.record
+        if not (record.keeps_bits and record.rows and record.dimension):
+            return None
+        return TokenReader(bit_file(record.dimension).open(self.folder, record), OFFSETS.open(self.folder, record))
+
+    @cached_property
+    def token_frequency(self) -> IntArray:
+        """(vocabulary,) in how many chunks each word piece stands."""
+        import numpy as np
+
+        frequency = read_integers(self._connection, "frequency")
+        return frequency if len(frequency) else np.zeros(self.record.vocabulary, np.int32)
+
+    @cached_property
+    def lexical(self) -> LexicalIndex:
+        """The BM25 index. What it finds may be unknown to this state: keep to the numbers that `rows` knows."""
+        from ragcli.index.lexical import LexicalIndex
+
+        return LexicalIndex(self.folder / self.record.lexical_name)
+
+    @cached_property
+    def tfidf(self) -> TfidfReader | None:
+        """The fitted TF-IDF, None if it was never fitted. It may be of an older generation: see `tfidf_stale`."""
+        from ragcli.index.tfidf import TfidfReader
+
+        name = self.record.tfidf_name
+        return None if name is None else TfidfReader(self.folder / name)
+
+    @property
+    def tfidf_stale(self) -> bool:
+        """Have chunks come or gone since TF-IDF was fitted?"""
+        return self.record.tfidf_stale
+
+    def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
+        """Chunks by number, in the order asked for; numbers unknown to this state are left out."""
+        with explained(self.folder):
+            return catalogue.read_chunks(self._connection, self.collection, numbers)
+
+    def rows(self, numbers: Sequence[int]) -> dict[int, int]:
+        """The row of each live chunk among the numbers, in the order asked for."""
+        import numpy as np
+
+        wanted = np.asarray(numbers, np.int64)
+        known = self.row_numbers
+        if not len(wanted) or not len(known):
+            return {}
+        rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
+        there = known[rows] == wanted
+        if len(self.dead):
+            there &= ~np.isin(rows, self.dead)
+        return dict(zip(wanted[there].tolist(), rows[there].tolist(), strict=True))
+
+    def documents(self) -> Iterator[DocumentRow]:
+        """Every document, by source."""
+        with explained(self.folder):
+            yield from catalogue.all_documents(self._connection)
+
+    def document(self, wanted: str) -> DocumentRow:
+        """The document with that id, source or path. MissingCollection if there is none."""
+        with explained(self.folder):
+            found = catalogue.find_document(self._connection, wanted)
+        if found is None:
+            raise MissingCollection(
+                f"The collection '{self.collection}' has no document '{wanted}';"
+                f" `ragcli documents -c {self.collection}` lists them."
+            )
+        return found
+
+    def find_chunk(self, chunk_id: str) -> StoredChunk | None:
+        """The chunk with that id ("document:ordinal"), or None."""
+        document, _, ordinal = chunk_id.rpartition(":")
+        if not document or not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) < 10):
+            return None
+        with explained(self.folder):
+            found = catalogue.read_places(self._connection, self.collection, document, int(ordinal), int(ordinal))
+        return found[0] if found else None
+
+    def neighbours(self, chunk: StoredChunk, around: int) -> tuple[StoredChunk, ...]:
+        """The chunk with up to `around` chunks before and after it, in reading order."""
+        first, last = max(0, chunk.ordinal - around), chunk.ordinal + around
+        with explained(self.folder):
+            return catalogue.read_places(self._connection, self.collection, chunk.document_id, first, last)
+
+    def document_chunks(self, document_id: str) -> tuple[StoredChunk, ...]:
+        """All chunks of a document, in reading order."""
+        with explained(self.folder):
+            return catalogue.read_places(self._connection, self.collection, document_id, 0, 2**62)
+
+    def texts(self, prefilter: str | None = None) -> Iterator[DocumentText]:
+        """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it."""
+        with explained(self.folder):
+            yield from catalogue.read_texts(self._connection, prefilter)
+
+    def close(self) -> None:
+        """End the read. Arrays already handed out stay usable."""
+        self._connection.close()
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

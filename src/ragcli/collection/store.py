@@ -1,0 +1,176 @@
+"""Connections to a collection's `store.db`.
+
+One writer at a time (see `lock`), any number of readers, in SQLite's WAL mode: readers see the state of the
+moment they began and never wait. A commit is on the disk when it returns (synchronous=FULL). Readers open the
+file read-only, also from a folder that cannot be written.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from ragcli.collection.names import STORE
+from ragcli.collection.schema import APPLICATION_ID, FORMAT, SCHEMA
+from ragcli.errors import CollectionError, MissingCollection
+
+BUSY_MS: Final = 10_000
+
+
+def create_store(folder: Path) -> sqlite3.Connection:
+    """A new, empty store in `folder`, readable by the user alone, open for writing."""
+    path = folder / STORE
+    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    connection = _connect(path, "rw")
+    connection.execute("PRAGMA page_size = 8192")
+    connection.execute("PRAGMA journal_mode = WAL")
+    _for_writing(connection)
+    with transaction(connection):
+        for statement in _statements(SCHEMA):
+            connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {FORMAT}")
+    return connection
+
+
+def open_for_writing(folder: Path) -> sqlite3.Connection:
+    """The store for its one writer, who holds the lock. CollectionError if it is damaged or of another format."""
+    with explained(folder):
+        connection = _connect(_existing(folder), "rw")
+        try:
+            _check_format(connection, folder)
+            _for_writing(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def open_for_reading(folder: Path) -> sqlite3.Connection:
+    """The store for reading only. The connection may be used from several threads, one at a time."""
+    path = _existing(folder)
+    with explained(folder):
+        connection = _connect(path, "ro")
+        try:
+            _check_format(connection, folder)
+        except sqlite3.OperationalError:
+            connection.close()
+            if os.access(folder, os.W_OK):
+                raise
+            # Without write access to the folder SQLite cannot make the shared-memory file that WAL mode wants.
+            # If no log is waiting, the database file alone is the whole state, and nobody here can change it.
+            if _log_waits(path):
+                raise CollectionError(
+                    f"The collection at {folder} was left by a writer that was killed, and the folder cannot be"
+                    " written to finish its log; run any ragcli command on it once with write access."
+                ) from None
+            connection = _connect(path, "ro&immutable=1")
+            _check_format(connection, folder)
+        connection.execute("PRAGMA query_only = ON")
+        return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Everything inside is committed as one, or not at all."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _existing(folder: Path) -> Path:
+    path = folder / STORE
+    if not path.is_file():
+        raise MissingCollection(
+            f"There is no collection '{folder.name}' in {folder.parent}; `ragcli collections` lists those there are."
+        )
+    return path
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}",
+        uri=True,
+        timeout=BUSY_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute("PRAGMA trusted_schema = OFF")
+    return connection
+
+
+def _for_writing(connection: sqlite3.Connection) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA fullfsync = ON")
+
+
+def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != APPLICATION_ID:
+        raise CollectionError(
+            f"{folder / STORE} is not a ragcli collection; move it away or use another data directory."
+        )
+    if version != FORMAT:
+        age = "a newer" if version > FORMAT else "an older"
+        raise CollectionError(
+            f"The collection at {folder} has format {version}, from {age} ragcli; this one reads format {FORMAT}."
+            " Use that version, or delete the collection and ingest again."
+        )
+
+
+def _log_waits(path: Path) -> bool:
+    log = path.with_name(path.name + "-wal")
+    try:
+        return log.stat().st_size > 0
+    except OSError:
+        return False
+
+
+@contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Turn SQLite's and the system's errors into sentences about the collection."""
+    try:
+        yield
+    except OSError as error:
+        raise CollectionError(
+            f"The collection at {folder} cannot be read or written: {error.strerror or error}."
+            " What was committed is intact."
+        ) from error
+    except sqlite3.DatabaseError as error:
+        raise CollectionError(damage(folder, error)) from error
+
+
+def damage(folder: Path, error: Exception) -> str:
+    """The sentence for a store that SQLite refuses."""
+    if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):
+        return f"The collection '{folder.name}' is locked by another program ({error}); try again."
+    if isinstance(error, sqlite3.OperationalError) and ("full" in str(error) or "disk I/O" in str(error)):
+        return (
+            f"The collection at {folder} cannot be written ({error}): is the disk full? What was committed is intact."
+        )
+    return (
+        f"The store of the collection at {folder} cannot be read ({error});"
+        f" `ragcli collections verify {folder.name}` says what is damaged."
+    )
+
+
+def _statements(script: str) -> Iterator[str]:
+    # executescript commits first, which would leave a half-made schema behind a crash.
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

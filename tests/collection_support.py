@@ -1,0 +1,115 @@
+"""What the tests of the collection floor share: an encoder that costs nothing, texts, and folders of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from pathlib import Path
+
+import numpy as np
+
+from ragcli.collection import Collection, IngestReport, ingest
+from ragcli.collection.ingestion import IngestOptions
+from ragcli.models.protocols import Encoding, FloatArray
+from ragcli.records import CollectionSettings
+
+WORDS = [
+    "wormhole",
+    "energy",
+    "boundary",
+    "throat",
+    "geodesic",
+    "leader",
+    "election",
+    "log",
+    "term",
+    "quorum",
+    "sketch",
+    "register",
+    "estimate",
+    "distinct",
+    "stream",
+    "value",
+    "paper",
+    "method",
+    "result",
+    "bound",
+    "proof",
+    "network",
+    "latency",
+    "cache",
+    "server",
+    "client",
+    "index",
+    "query",
+    "passage",
+]
+
+
+@dataclass
+class HashEncoder:
+    """Vectors drawn from a hash of each word: equal texts have equal vectors, texts sharing words near ones."""
+
+    name: str = "fake"
+    engine: str = "onnx"
+    fingerprint: str = "f" * 64
+    dimension: int = 16
+    vocabulary_size: int = 1000
+    texts: list[str] = field(default_factory=list)
+    before: Callable[[], None] = lambda: None
+
+    def encode(self, texts: Sequence[str]) -> FloatArray:
+        return np.stack([self._encoding(text).vector for text in texts])
+
+    def encode_tokens(self, texts: Sequence[str]) -> list[Encoding]:
+        self.before()
+        self.texts += texts
+        return [self._encoding(text) for text in texts]
+
+    def _encoding(self, text: str) -> Encoding:
+        ids, tokens = [], []
+        for word in text.lower().split() or ["nothing"]:
+            seed = blake2b(word.encode() + self.fingerprint.encode(), digest_size=8).digest()
+            number = int.from_bytes(seed, "little")
+            vector = np.random.default_rng(number).standard_normal(self.dimension).astype(np.float32)
+            ids.append(number % self.vocabulary_size)
+            tokens.append(vector / np.linalg.norm(vector))
+        states = np.stack(tokens)
+        mean = states.mean(axis=0)
+        return Encoding(mean / np.linalg.norm(mean), states, np.asarray(ids, np.int32))
+
+
+def prose(seed: int, words: int = 60) -> str:
+    """Some words that depend on the seed alone, in sentences, ending in a word no other seed has."""
+    chosen = np.random.default_rng(seed).choice(WORDS, words)
+    lines = [" ".join(chosen[at : at + 12]).capitalize() + "." for at in range(0, words, 12)]
+    return " ".join(lines) + f" Unique{seed}word."
+
+
+def write_files(folder: Path, texts: Mapping[str, str]) -> Path:
+    """Put texts into files under `folder`."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def new_collection(tmp_path: Path, name: str = "papers", **settings: object) -> Collection:
+    """An empty collection whose encoder is called "fake"."""
+    return Collection.create(tmp_path / "data", name, CollectionSettings(**{"encoder": "fake", **settings}))  # type: ignore[arg-type]
+
+
+def take_in(
+    collection: Collection, *roots: Path, encoder: HashEncoder | None = None, **options: object
+) -> IngestReport:
+    """Ingest with a fake encoder."""
+    chosen = encoder or HashEncoder()
+    return ingest(collection, roots, lambda: chosen, IngestOptions(**options))  # type: ignore[arg-type]
+
+
+def all_texts(collection: Collection) -> dict[str, str]:
+    """Every document's text by source."""
+    with collection.snapshot() as snapshot:
+        return {document.source: document.text for document in snapshot.texts()}
