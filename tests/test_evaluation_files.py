@@ -57,7 +57,9 @@ def test_a_beir_folder_gives_judged_topics_and_counts_the_rest(beir: Path) -> No
     assert given.qrels.judgements == {"1": {"d1": 2, "d2": 0}, "2": {"gone": 1}}
     assert [topic.query_id for topic in given.unjudged] == ["3"]
     assert given.without_topic == ("9",)
-    assert given.unknown == ("gone",)
+    matched, _ = match_items(given, Shelf({"d1": "d1", "d2": "d2"}, {}))
+    assert matched.unknown == ("gone",)
+    assert matched.qrels == given.qrels
 
 
 def test_the_split_is_test_where_there_is_one_and_must_be_named_where_there_are_others(beir: Path) -> None:

@@ -42,6 +42,11 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "Rebuild a collection, with another model or chunking if asked.",
             "ragcli reindex -c papers --chunk-size 800",
         ),
+        "eval": Entry(
+            "ragcli.cli.evaluate",
+            "Measure pipelines on questions with known answers.",
+            "ragcli eval data/scifact --compare bm25,dense,hybrid --baseline bm25",
+        ),
         "models": Entry(
             "ragcli.cli.models",
             "List the models on this machine; pull one, or say where it is.",

@@ -35,7 +35,6 @@ def read_beir(folder: Path, split: str | None = None) -> EvaluationSet:
     chosen = _choose_split(folder, split)
     qrels = read_qrels(folder / QRELS / f"{chosen}.tsv")
     judged, unjudged, without_topic, kept = join_topics(read_queries(folder / QUERIES), qrels)
-    known = corpus_ids(folder / CORPUS)
     return EvaluationSet(
         name=folder.resolve().name,
         format="beir",
@@ -45,7 +44,6 @@ def read_beir(folder: Path, split: str | None = None) -> EvaluationSet:
         split=chosen,
         unjudged=unjudged,
         without_topic=without_topic,
-        unknown=tuple(sorted(kept.items() - known)),
     )
 
 
@@ -66,18 +64,6 @@ def read_queries(path: Path) -> tuple[Topic, ...]:
     if not topics:
         raise InputError(f"{path} has no queries in it; it is empty.")
     return tuple(topic for _, topic in topics.values())
-
-
-def corpus_ids(path: Path) -> frozenset[str]:
-    """The ids of a corpus's documents. A wrong line is passed over: the ingest reports it."""
-    ids: set[str] = set()
-    for number, line in numbered_lines(path, blank=True):
-        try:
-            record = json_object(path, number, line)
-        except InputError:
-            continue
-        ids.add(text_of(record.get("_id", record.get("id"))))
-    return frozenset(ids)
 
 
 def corpus_digest(path: Path) -> str:

@@ -48,6 +48,14 @@ def check_measures(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(str(measure) for measure in found))
 
 
+def deepest(measures: Sequence[str]) -> int:
+    """The greatest cut-off among the measures; 0 where none has one."""
+    import ir_measures
+
+    cutoffs = [ir_measures.parse_measure(name).params.get("cutoff") for name in measures]
+    return max((cutoff for cutoff in cutoffs if isinstance(cutoff, int)), default=0)
+
+
 def score(run: Run, qrels: Qrels, measures: Sequence[str]) -> Scores:
     """Score a run. `measures` are names that `check_measures` gave."""
     import ir_measures

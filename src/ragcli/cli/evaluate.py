@@ -1,0 +1,288 @@
+"""`ragcli eval`: how good the pipelines are on questions with known answers, and what they cost."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+
+import typer
+
+from ragcli.cli.gathering import Inputs, run_pipelines, score_runs
+from ragcli.cli.lean import LeanCommand, examples, new_app
+from ragcli.cli.options import Choice, CollectionName, Json, Surroundings, at_most_one
+from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors
+from ragcli.cli.terminal import note, write
+from ragcli.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    from ragcli.evaluation.comparison import Comparison, Result
+    from ragcli.evaluation.judgements import Run
+    from ragcli.evaluation.specs import PipelineSpec
+
+LABELLING_PIPELINES: Final = "bm25,dense,hybrid"
+LABELLING_DEPTH: Final = 10
+
+app = new_app()
+
+_Choice = TypeVar("_Choice", bound=str)
+
+
+@app.command(
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli eval data/scifact --compare bm25,dense,hybrid --baseline bm25",
+        "ragcli eval questions.jsonl -c papers --compare hybrid,hybrid:pool=50,reranker=late --per-query",
+        "ragcli eval topics.txt -c papers --qrels papers.qrels --run-out hybrid.run",
+        "ragcli eval --run theirs.run --qrels papers.qrels --metric nDCG@10 --metric 'R(rel=2)@20'",
+        "ragcli eval --make-qrels questions.txt -c papers --qrels-out papers.qrels",
+    ),
+)
+def evaluate(
+    ctx: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Argument(metavar="[DATA]", help="A BEIR folder, or a file of questions.", show_default=False),
+    ] = None,
+    collection: CollectionName = None,
+    qrels: Annotated[
+        str | None, typer.Option("--qrels", metavar="FILE", help="What is relevant: TREC qrels, BEIR's, or JSONL.")
+    ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare", metavar="P,P,…", help="Pipelines, with options if any: bm25,hybrid:pool=50,reranker=late."
+        ),
+    ] = None,
+    run: Annotated[
+        list[str] | None, typer.Option("--run", metavar="FILE", help="Score this TREC run; may be repeated.")
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option("--metric", metavar="M", help="A measure by its name in ir-measures; may be repeated."),
+    ] = None,
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", metavar="P", help="Show the change against this pipeline.")
+    ] = None,
+    per_query: Annotated[
+        bool, typer.Option("--per-query", help="List wins and losses against the baseline, worst first.")
+    ] = False,
+    p_values: Annotated[bool, typer.Option("--p-values", help="Show the p-values of every pair.")] = False,
+    alpha: Annotated[
+        float, typer.Option("--alpha", metavar="P", help="Mark differences with a corrected p up to this.")
+    ] = 0.05,
+    depth: Annotated[
+        int | None, typer.Option("--depth", metavar="N", help="Rank so many documents a question (100).")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Which qrels of a BEIR folder.")] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="beir|trec|tsv|queries|jsonl|lines", help="The form of DATA, if not detected."
+        ),
+    ] = None,
+    topic_field: Annotated[
+        str, typer.Option("--topic-field", metavar="title|desc|narr", help="The question in TREC topics.")
+    ] = "title",
+    level: Annotated[
+        str, typer.Option("--level", metavar="auto|document|chunk", help="What is ranked and judged.")
+    ] = "auto",
+    run_out: Annotated[
+        str | None, typer.Option("--run-out", metavar="FILE", help="Write TREC runs; {name} stands for the pipeline.")
+    ] = None,
+    plot: Annotated[
+        str | None, typer.Option("--plot", metavar="FILE", help="Draw quality and recall: .svg, .html or .png.")
+    ] = None,
+    as_json: Json = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print the table in Markdown.")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex", help="Print the table in LaTeX.")] = False,
+    make_qrels: Annotated[
+        str | None,
+        typer.Option("--make-qrels", metavar="QUESTIONS", help="Label passages by hand for these questions."),
+    ] = None,
+    qrels_out: Annotated[
+        str | None, typer.Option("--qrels-out", metavar="FILE", help="Where labels go: TREC qrels, or .jsonl.")
+    ] = None,
+    chunk_size: ChunkSize = None,
+    overlap: Overlap = None,
+    encoder: EncoderName = None,
+    token_vectors: TokenVectors = None,
+    context: Context = None,
+) -> int:
+    """Measure pipelines on questions with known answers.
+
+    DATA is a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), of which the corpus is ingested once and kept; or,
+    with -c, a file of questions: TREC topics, id and text with a tab between, JSONL with _id and text, each with
+    --qrels; or JSONL with query and relevant_ids. Relevant ids are documents', sources' or chunks'.
+
+    Letters at a value name the rows that it is significantly better than. Latency is measured here and now, one
+    question at a time. A document stands where its best chunk does.
+    """
+    here = Surroundings(ctx)
+    if make_qrels is not None:
+        _refuse("--make-qrels", DATA=data, run=run, qrels=qrels, run_out=run_out, plot=plot, per_query=per_query)
+        return _label(make_qrels, qrels_out, collection, compare, depth, here)
+    if qrels_out is not None:
+        raise UsageError("--qrels-out goes with --make-qrels, which names the questions to label.")
+    shape = at_most_one(Choice("--json", as_json), Choice("--markdown", as_markdown), Choice("--latex", as_latex))
+    if not 0 < alpha < 1:
+        raise UsageError(f"--alpha must lie between 0 and 1, not {alpha}.")
+    if depth is not None and depth < 1:
+        raise UsageError(f"--depth must be at least 1, not {depth}.")
+    inputs = Inputs(
+        data=Path(data).expanduser() if data is not None else None,
+        collection=collection,
+        qrels=Path(qrels).expanduser() if qrels is not None else None,
+        form=_one_of("--format", form, ("beir", "trec", "tsv", "queries", "jsonl", "lines")),
+        split=split,
+        field=_one_of("--topic-field", topic_field, ("title", "desc", "narr")) or "title",
+        level=None if level == "auto" else _one_of("--level", level, ("document", "chunk")),
+    )
+    if inputs.split is not None and not inputs.beir:
+        raise UsageError("--split chooses the qrels of a BEIR folder; here there is none.")
+    asked = {
+        "chunk_size": chunk_size,
+        "overlap": overlap,
+        "encoder": encoder,
+        "token_vectors": token_vectors,
+        "context": context,
+    }
+    if any(value is not None for value in asked.values()) and (collection is not None or not inputs.beir):
+        raise UsageError("Chunking and models are chosen for a BEIR folder's corpus only; a collection has its own.")
+
+    from ragcli.evaluation.comparison import compare as put_side_by_side
+    from ragcli.evaluation.measures import DEFAULT_MEASURES, check_measures, deepest
+    from ragcli.evaluation.trec import read_run
+
+    if plot is not None:
+        from ragcli.evaluation.plots import check_plot
+
+        check_plot(Path(plot))
+    measures = check_measures(metric or DEFAULT_MEASURES)
+    runs = _named_runs([read_run(Path(each).expanduser()) for each in run or ()], run or ())
+    specs = _specs(compare, here) if compare or not runs else ()
+    if baseline is not None and baseline not in {spec.label for spec in specs} | {each.name for each in runs}:
+        names = ", ".join([*(spec.label for spec in specs), *(each.name for each in runs)])
+        raise UsageError(f"The baseline '{baseline}' is not among what is compared ({names}).")
+    if specs:
+        how_deep = depth if depth is not None else max(100, deepest(measures))
+        given, results = run_pipelines(inputs, specs, measures, runs, asked, how_deep, here)
+    else:
+        given, results = score_runs(inputs, measures, runs)
+    if per_query and baseline is None and len(results) > 1:
+        baseline = results[0].label
+    comparison = put_side_by_side(given, measures, results, baseline=baseline, alpha=alpha)
+    if run_out is not None:
+        _write_runs(Path(run_out).expanduser(), results[: len(specs)])
+    if plot is not None:
+        from ragcli.evaluation.plots import write_plot
+
+        write_plot(Path(plot).expanduser(), comparison)
+    _show(comparison, specs, shape, here, per_query=per_query, p_values=p_values)
+    return EXIT_DONE
+
+
+def _specs(compare: Sequence[str] | None, here: Surroundings) -> tuple[PipelineSpec, ...]:
+    from ragcli.evaluation.specs import parse_specs
+
+    if compare:
+        return parse_specs(",".join(compare))
+    defaults = here.config.query
+    options = [f"pool={defaults.pool}"] if defaults.pool is not None else []
+    options += [f"reranker={defaults.reranker}"] if defaults.reranker != "auto" else []
+    return parse_specs(defaults.pipeline + (":" + ",".join(options) if options else ""))
+
+
+def _named_runs(runs: Sequence[Run], files: Sequence[str]) -> list[Run]:
+    """The runs under names of their own: their tags, or where those are alike their files' names."""
+    from dataclasses import replace
+
+    tags = [run.name for run in runs]
+    if len(set(tags)) == len(tags):
+        return list(runs)
+    return [replace(run, name=file) for run, file in zip(runs, files, strict=True)]
+
+
+def _write_runs(template: Path, results: Sequence[Result]) -> None:
+    from ragcli.evaluation.trec import run_paths, write_run
+
+    if not results:
+        raise UsageError("--run-out writes the runs of pipelines; there is none to write.")
+    paths = run_paths(template, [result.label for result in results])
+    for result in results:
+        write_run(paths[result.label], result.run)
+        note(f"wrote {paths[result.label]}")
+
+
+def _show(
+    comparison: Comparison,
+    specs: Sequence[PipelineSpec],
+    shape: str | None,
+    here: Surroundings,
+    *,
+    per_query: bool,
+    p_values: bool,
+) -> None:
+    from ragcli.evaluation.tables import comparison_table, latex, markdown, p_value_table
+
+    rows = [result.label for result in comparison.results]
+    listed = [label for label in rows if label != comparison.baseline] if per_query else None
+    if shape == "--json":
+        from ragcli.cli.output import write_json
+        from ragcli.evaluation.report import report
+
+        write_json(report(comparison, {spec.label: spec for spec in specs}, per_query=listed))
+        return
+    tables = [comparison_table(comparison)]
+    if p_values and comparison.pairs:
+        tables.append(p_value_table(comparison))
+    if shape is not None:
+        spell: Callable[..., str] = markdown if shape == "--markdown" else latex
+        write("\n".join(spell(table) for table in tables))
+        return
+    from ragcli.cli.comparison import per_query_text, table_text
+
+    for table in tables:
+        write(table_text(table, here.screen))
+    for label in listed or ():
+        write(per_query_text(comparison, label, here.screen))
+
+
+def _label(
+    questions: str,
+    qrels_out: str | None,
+    collection: str | None,
+    compare: Sequence[str] | None,
+    depth: int | None,
+    here: Surroundings,
+) -> int:
+    if qrels_out is None:
+        raise UsageError("Say with --qrels-out FILE where the labels go.")
+    if collection is None:
+        raise UsageError("Say with -c which collection's passages are to be labelled.")
+    from ragcli.cli.labelling import label_by_hand
+    from ragcli.evaluation.load import read_any_topics
+    from ragcli.evaluation.specs import parse_specs
+
+    topics, _ = read_any_topics(Path(questions).expanduser())
+    specs = parse_specs(",".join(compare) if compare else LABELLING_PIPELINES)
+    target = here.collection(collection)
+    label_by_hand(target, topics, specs, Path(qrels_out).expanduser(), depth or LABELLING_DEPTH, here, sys.stdin)
+    return EXIT_DONE
+
+
+def _refuse(what: str, **options: object) -> None:
+    for name, value in options.items():
+        if value:
+            shown = name if name.isupper() else "--" + name.replace("_", "-")
+            raise UsageError(f"{what} and {shown} exclude each other.")
+
+
+def _one_of(option: str, value: str | None, choices: tuple[_Choice, ...]) -> _Choice | None:
+    if value is None:
+        return None
+    for choice in choices:
+        if value == choice:
+            return choice
+    raise UsageError(f"{option} takes {', '.join(choices)}, not '{value}'.")

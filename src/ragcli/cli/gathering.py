@@ -1,0 +1,144 @@
+"""Where the figures of `ragcli eval` come from: pipelines run on a collection, or runs made elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ragcli.cli.settings import absolute_model
+from ragcli.cli.terminal import note
+from ragcli.errors import InputError, UsageError
+
+if TYPE_CHECKING:
+    from ragcli.cli.options import Surroundings
+    from ragcli.collection import Collection
+    from ragcli.evaluation.comparison import Result
+    from ragcli.evaluation.judgements import EvaluationSet, Level, Run, Topic
+    from ragcli.evaluation.load import Format
+    from ragcli.evaluation.specs import PipelineSpec
+    from ragcli.evaluation.trec import TopicField
+    from ragcli.models import Encoder
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Where the questions and their answers are, and how to read them."""
+
+    data: Path | None
+    collection: str | None
+    qrels: Path | None
+    form: Format | None
+    split: str | None
+    field: TopicField
+    level: Level | None
+
+    @property
+    def beir(self) -> bool:
+        """Whether the questions are a BEIR folder's."""
+        return self.data is not None and (self.form == "beir" or (self.form is None and self.data.is_dir()))
+
+
+def run_pipelines(
+    inputs: Inputs,
+    specs: Sequence[PipelineSpec],
+    measures: Sequence[str],
+    runs: Sequence[Run],
+    asked: Mapping[str, Any],
+    depth: int,
+    here: Surroundings,
+) -> tuple[EvaluationSet, list[Result]]:
+    """Run the pipelines on the collection, or on the BEIR folder's corpus, and score `runs` beside them.
+
+    `asked` are settings for a corpus that is yet to be ingested, None where not given.
+    """
+    from ragcli.cli.comparison import counting
+    from ragcli.evaluation.beir import read_beir
+    from ragcli.evaluation.comparison import score_run
+    from ragcli.evaluation.evaluate import evaluate as evaluate_pipelines
+    from ragcli.evaluation.evaluate import with_missing_notes
+    from ragcli.evaluation.load import read_for_collection
+
+    level = inputs.level
+    if inputs.beir:
+        assert inputs.data is not None  # noqa: S101
+        if inputs.qrels is not None:
+            raise UsageError("A BEIR folder has its own qrels; leave --qrels out, or choose a --split.")
+        given = read_beir(inputs.data, inputs.split)
+        level = level or "document"
+        target = here.collection(inputs.collection) if inputs.collection else _corpus(inputs.data, asked, here)
+    else:
+        if inputs.collection is None:
+            raise UsageError("Say with -c which collection the questions are for, or name a BEIR folder.")
+        target = here.collection(inputs.collection)
+        given = read_for_collection(inputs.data, inputs.qrels, form=inputs.form, field=inputs.field)
+    with counting(here.side_screen) as progress:
+        done = evaluate_pipelines(
+            target,
+            given,
+            specs,
+            measures,
+            level=level,
+            depth=depth,
+            engine=here.config.engine,
+            notify=note,
+            progress=progress,
+        )
+    given = with_missing_notes(done.given, runs)
+    return given, [*done.results, *(score_run(each, given, measures) for each in runs)]
+
+
+def score_runs(inputs: Inputs, measures: Sequence[str], runs: Sequence[Run]) -> tuple[EvaluationSet, list[Result]]:
+    """Score runs made elsewhere; no collection has a part in it."""
+    from ragcli.evaluation.beir import read_beir
+    from ragcli.evaluation.comparison import score_run
+    from ragcli.evaluation.evaluate import given_by_qrels
+    from ragcli.evaluation.labelled import read_labelled
+    from ragcli.evaluation.load import detect_format, read_any_topics
+    from ragcli.evaluation.trec import read_qrels
+
+    if inputs.collection is not None:
+        raise UsageError("--run needs no collection; leave -c out, or name pipelines to compare with by --compare.")
+    topics: tuple[Topic, ...] = ()
+    judgements = None
+    if inputs.beir:
+        assert inputs.data is not None  # noqa: S101
+        beir = read_beir(inputs.data, inputs.split)
+        topics, judgements = (*beir.topics, *beir.unjudged), beir.qrels
+    elif inputs.data is not None:
+        topics, judgements = read_any_topics(inputs.data, inputs.form, inputs.field)
+    if inputs.qrels is not None:
+        labelled = detect_format(inputs.qrels) == "jsonl"
+        if labelled:
+            topics, judgements = read_labelled(inputs.qrels)
+        else:
+            judgements = read_qrels(inputs.qrels)
+    if judgements is None:
+        raise UsageError("A run is scored against judgements; give them with --qrels FILE.")
+    given = given_by_qrels(judgements, runs, topics)
+    if not any(query in judgements.judgements for run in runs for query in run.rankings):
+        raise InputError("The runs and the qrels have no query in common; do their ids agree?")
+    return given, [score_run(run, given, measures) for run in runs]
+
+
+def _corpus(folder: Path, asked: Mapping[str, Any], here: Surroundings) -> Collection:
+    from ragcli.cli.progress import watched
+    from ragcli.evaluation.corpora import corpus_collection
+
+    given = {name: value for name, value in asked.items() if value is not None}
+    if "encoder" in given:
+        given["encoder"] = absolute_model(given["encoder"])
+    settings = replace(here.config.defaults.settings, **given)
+    with watched(here.side_screen) as watch:
+
+        def load() -> Encoder:
+            from ragcli.models import load_encoder
+
+            return load_encoder(settings.encoder, engine=here.config.engine, notify=watch.notify)
+
+        corpus = corpus_collection(here.data_dir, folder, settings, load, watch.listen)
+    if corpus.failures:
+        first = corpus.failures[0]
+        note(f"{len(corpus.failures)} documents of {folder} were not taken in, such as {first.source}: {first.reason}")
+    return corpus.collection
