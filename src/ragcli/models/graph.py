@@ -1,0 +1,203 @@
+"""BERT as an ONNX graph, its linear layers in int8 where asked.
+
+The graph reads one window at a time: input `ids` (1, t), output `states` (1, t, d). One window fills the processor
+as well as a batch does (measured), and it spares the padding, the attention mask, and something that matters more:
+activations are quantised with one scale for the whole input, so in a batch a text's vector would depend on its
+neighbours. Here a text always gets the same vector.
+
+The graph is written in the form that runs fastest and is not optimised again when loaded. Measured on ONNX Runtime
+1.32, 256 tokens, one core: its fused SkipLayerNormalization and BiasGelu kernels are scalar and cost 11 of 29 ms;
+the plain LayerNormalization and Gelu cost 3. Attention stays one fused node.
+
+Weights are quantised symmetrically, one scale per output. Activations get theirs at run time. One place needs
+care: behind the activation function the [CLS] row has values five times the other rows', so that one common scale
+leaves the others few steps. There each row is divided by its own maximum first. That alone halves the error (cosine
+to fp32 on SciFact abstracts 0.9953 to 0.9976, on their titles 0.9935 to 0.9965) for 5 % of the time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from ragcli.models.bert import Bert, head_layers
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+    import onnx
+
+    from ragcli.models.protocols import FloatArray
+
+# "int8-narrow" keeps weights within 7 bits: on x86 without VNNI, pairs of 8-bit products overflow 16 bits.
+Precision = Literal["int8", "int8-narrow", "fp32"]
+
+_LARGEST = {"int8": 127, "int8-narrow": 63}
+_MICROSOFT = "com.microsoft"
+# No activation function used here goes below -0.2, so a row's maximum, or this, bounds its values.
+_SMALLEST_ROW = 0.2
+
+
+def build_graph(bert: Bert, precision: Precision) -> onnx.ModelProto:
+    """The model as a graph. With a head it also takes `types` (1, t) and gives `score` (1, 1)."""
+    return _Builder(bert, precision).build()
+
+
+def quantise(weight: FloatArray, largest: int) -> tuple[npt.NDArray[np.int8], FloatArray]:
+    """An (in, out) matrix as int8 within ±largest, and the scale of each output column."""
+    scale = (np.abs(weight).max(axis=0) / largest).astype(np.float32)
+    scale[scale == 0] = 1
+    return np.rint(weight / scale).astype(np.int8), scale
+
+
+class _Builder:
+    def __init__(self, bert: Bert, precision: Precision) -> None:
+        self._bert = bert
+        self._precision = precision
+        self._nodes: list[onnx.NodeProto] = []
+        self._constants: dict[str, onnx.TensorProto] = {}
+
+    def build(self) -> onnx.ModelProto:
+        from onnx import TensorProto, helper
+
+        bert = self._bert
+        states = self._embeddings()
+        for number in range(bert.layers):
+            # A head looks at the first token only, so the last layer need not finish the others.
+            first_only = bert.head != "none" and number == bert.layers - 1
+            states = self._layer(states, f"encoder.layer.{number}", first_only=first_only)
+        output = self._head(states) if bert.head != "none" else self._node("Identity", [states], "states")
+        inputs = ["ids"] if bert.head == "none" else ["ids", "types"]
+        graph = helper.make_graph(
+            self._nodes,
+            "bert",
+            [helper.make_tensor_value_info(name, TensorProto.INT32, [1, "tokens"]) for name in inputs],
+            [helper.make_tensor_value_info(output, TensorProto.FLOAT, None)],
+            list(self._constants.values()),
+        )
+        opsets = [helper.make_opsetid("", 20), helper.make_opsetid(_MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+    def _embeddings(self) -> str:
+        table = self._bert.weights
+        words = self._constant("words", table["embeddings.word_embeddings.weight"])
+        positions = table["embeddings.position_embeddings.weight"][self._bert.position_offset :]
+        kinds = table["embeddings.token_type_embeddings.weight"]
+        if self._bert.head == "none":
+            positions = positions + kinds[0]
+        length = self._node("Gather", [self._node("Shape", ["ids"], "shape"), self._integers("one", 1)], "length")
+        bounds = [self._integers("zero", 0), length]
+        places = self._node("Slice", [self._constant("positions", positions), *bounds], "places")
+        total = self._node("Add", [self._node("Gather", [words, "ids"], "word"), places], "word_place")
+        if self._bert.head != "none":
+            kind = self._node("Gather", [self._constant("kinds", kinds), "types"], "kind")
+            total = self._node("Add", [total, kind], "word_place_kind")
+        return self._norm(total, "embeddings.LayerNorm")
+
+    def _layer(self, states: str, layer: str, *, first_only: bool) -> str:
+        attended = self._attention(states, layer)
+        if first_only:
+            attended, states = self._first(attended, f"{layer}.first"), self._first(states, f"{layer}.first_state")
+        attended = self._linear(attended, f"{layer}.attention.output.dense")
+        states = self._add_norm(attended, states, f"{layer}.attention.output.LayerNorm")
+        inner = self._activate(self._linear(states, f"{layer}.intermediate.dense"), f"{layer}.activation")
+        return self._add_norm(self._linear_by_rows(inner, f"{layer}.output.dense"), states, f"{layer}.output.LayerNorm")
+
+    def _attention(self, states: str, layer: str) -> str:
+        parts = [self._bert.linear(f"{layer}.attention.self.{part}") for part in ("query", "key", "value")]
+        weight = np.concatenate([weight for weight, _ in parts]).T
+        bias = self._constant(f"{layer}.qkv.bias", np.concatenate([bias for _, bias in parts]))
+        name, heads = f"{layer}.attention", self._bert.heads
+        if self._precision == "fp32":
+            inputs = [states, self._constant(f"{layer}.qkv", weight), bias]
+            return self._node("Attention", inputs, name, domain=_MICROSOFT, num_heads=heads)
+        whole, scale = quantise(weight, _LARGEST[self._precision])
+        levels = [f"{name}.levels", f"{name}.scale", f"{name}.zero"]
+        self._node("DynamicQuantizeLinear", [states], *levels)
+        inputs = [
+            levels[0],
+            self._constant(f"{layer}.qkv", whole),
+            bias,
+            levels[1],
+            self._constant(f"{layer}.qkv.scale", scale),
+            "",
+            levels[2],
+            self._constant(f"{layer}.qkv.zero", np.zeros(len(scale), np.int8)),
+        ]
+        return self._node("QAttention", inputs, name, domain=_MICROSOFT, num_heads=heads)
+
+    def _linear(self, states: str, name: str) -> str:
+        bias = self._constant(f"{name}.bias", self._bert.linear(name)[1])
+        if self._precision == "fp32":
+            return self._node("Add", [self._product(states, name), bias], f"{name}.sum")
+        return self._product(states, name, bias)
+
+    def _linear_by_rows(self, states: str, name: str) -> str:
+        if self._precision == "fp32":
+            return self._linear(states, name)
+        bias = self._constant(f"{name}.bias", self._bert.linear(name)[1])
+        largest = self._node("ReduceMax", [states, self._integers("last_axis", -1)], f"{name}.largest", keepdims=1)
+        floor = self._constant("smallest_row", np.asarray(_SMALLEST_ROW, np.float32))
+        scale = self._node("Max", [largest, floor], f"{name}.row_scale")
+        product = self._product(self._node("Div", [states, scale], f"{name}.scaled"), name)
+        return self._node("Add", [self._node("Mul", [product, scale], f"{name}.unscaled"), bias], f"{name}.sum")
+
+    def _product(self, states: str, name: str, bias: str | None = None) -> str:
+        weight = self._bert.linear(name)[0].T
+        if self._precision == "fp32":
+            return self._node("MatMul", [states, self._constant(name, weight)], f"{name}.product")
+        whole, scale = quantise(weight, _LARGEST[self._precision])
+        inputs = [
+            states,
+            self._constant(name, whole),
+            self._constant(f"{name}.scale", scale),
+            self._constant(f"{name}.zero", np.zeros(len(scale), np.int8)),
+            *([bias] if bias else []),
+        ]
+        return self._node("DynamicQuantizeMatMul", inputs, f"{name}.product", domain=_MICROSOFT)
+
+    def _activate(self, states: str, name: str) -> str:
+        if self._bert.activation == "relu":
+            return self._node("Relu", [states], name)
+        approximate = "tanh" if self._bert.activation == "gelu_tanh" else "none"
+        return self._node("Gelu", [states], name, approximate=approximate)
+
+    def _add_norm(self, left: str, right: str, name: str) -> str:
+        return self._norm(self._node("Add", [left, right], f"{name}.residual"), name)
+
+    def _norm(self, states: str, name: str) -> str:
+        weight, bias = self._bert.linear(name)
+        inputs = [states, self._constant(f"{name}.weight", weight), self._constant(f"{name}.bias", bias)]
+        return self._node("LayerNormalization", inputs, name, axis=-1, epsilon=self._bert.epsilon)
+
+    def _first(self, states: str, name: str) -> str:
+        return self._node("Gather", [states, self._integers("zero", 0)], name, axis=1)
+
+    def _head(self, states: str) -> str:
+        # One row, a negligible cost: full precision.
+        first, last = head_layers(self._bert)
+        flat = self._node("Squeeze", [states, self._integers("one", 1)], "first_state")
+        return self._gemm(self._node("Tanh", [self._gemm(flat, first, "pooled")], "tanh"), last, "score")
+
+    def _gemm(self, states: str, name: str, output: str) -> str:
+        weight, bias = self._bert.linear(name)
+        inputs = [states, self._constant(f"{name}.weight", weight), self._constant(f"{name}.bias", bias)]
+        return self._node("Gemm", inputs, output, transB=1)
+
+    def _node(self, kind: str, inputs: list[str], *outputs: str, domain: str = "", **attributes: float | str) -> str:
+        from onnx import helper
+
+        node = helper.make_node(kind, inputs, list(outputs), name=outputs[0], domain=domain)
+        node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
+        self._nodes.append(node)
+        return outputs[0]
+
+    def _integers(self, name: str, *values: int) -> str:
+        return self._constant(name, np.asarray(values, np.int64))
+
+    def _constant(self, name: str, values: npt.NDArray[np.generic]) -> str:
+        from onnx import numpy_helper
+
+        if name not in self._constants:
+            self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+        return name
