@@ -94,7 +94,9 @@ def fill_pool(snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: 
         rows_of = snapshot.rows(numbers.tolist())
         numbers = np.asarray([number for number in numbers.tolist() if number in rows_of], dtype=np.int64)
         rows = np.asarray([rows_of[number] for number in numbers.tolist()], dtype=np.int64)
-        scores = {stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages}
+        scores: dict[str, StageScores] = {
+            stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages
+        }
         parts.append(Pool(np.full(numbers.size, owner, dtype=np.int64), numbers, rows, scores))
     pool = Pool(
         np.concatenate([part.owners for part in parts]),

@@ -34,7 +34,8 @@ def z_scores(scores: npt.ArrayLike) -> Scores:
     # Below this the differences are rounding noise of float32 scores and must not be blown up.
     if not np.isfinite(spread) or spread <= 1e-6 * max(1.0, float(np.abs(filled).max())):
         return np.zeros_like(filled)
-    return (filled - filled.mean()) / spread
+    standard: Scores = (filled - filled.mean()) / spread
+    return standard
 
 
 def min_max(scores: npt.ArrayLike) -> Scores:

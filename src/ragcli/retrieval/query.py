@@ -8,18 +8,18 @@ command line opens one, asks once and leaves.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from ragcli.collection import NO_ENCODER
 from ragcli.errors import UsageError
-from ragcli.records import Hit, ScoreType
 from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, stage_ranking
-from ragcli.retrieval.fusion import RRF_K, reciprocal_ranks, weighted_sum
+from ragcli.retrieval.fusion import RRF_K, weighted_sum
+from ragcli.retrieval.hits import Ranked, cut_hits
 from ragcli.retrieval.pipelines import PIPELINES, Pipeline
 from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunk, RankedChunks, StageTime
 
@@ -28,24 +28,13 @@ if TYPE_CHECKING:
 
     from ragcli.collection import Collection, Snapshot
     from ragcli.models import Encoder, Encoding, TextReranker
+    from ragcli.records import ScoreType
     from ragcli.retrieval.pipelines import Stage
 
 EngineName = Literal["auto", "onnx", "torch"]
 Notify = Callable[[str], None]
 
-SCORE_TYPES: Final[Mapping[str, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Ranked:
-    """The candidates of one encoder's collections in final order, with the scores that led there."""
-
-    snapshots: Sequence[Snapshot]
-    pool: Pool
-    order: list[int]
-    final: StageScores
-    score_type: ScoreType
-    reranker: str | None
+SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
 
 
 class Searcher:
@@ -88,7 +77,7 @@ class Searcher:
             if any(snapshot.chunk_count for snapshot in snapshots)
         ]
         with clock.stage("hits", f"{request.top} asked for"):
-            hits = _hits(groups, request)
+            hits = cut_hits(groups, request)
         rerankers = [group.reranker for group in groups if group.reranker]
         return QueryResult(hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None)
 
@@ -123,7 +112,7 @@ class Searcher:
         lowest = top[-1][2] if top else 0.0
         depth = max(2 * len(top), chunks, documents)
         while True:
-            below = _below(snapshots, _stages(pipeline, ranked.reranker), question, depth)
+            below = _below(snapshots, _stages(pipeline, ranked.reranker, encoder=name), question, depth)
             places = dict.fromkeys([(owner, number) for owner, number, _ in top] + below)
             names = self._chunk_names(snapshots, list(places))
             known = [place for place in places if place in names]
@@ -154,18 +143,16 @@ class Searcher:
         request: QueryRequest,
         question: Question,
         clock: _Clock,
-    ) -> _Ranked:
-        reranker = self._choose_reranker(pipeline, request)
-        stages = _stages(pipeline, reranker)
+    ) -> Ranked:
         name = snapshots[0].settings.encoder
+        reranker = self._choose_reranker(pipeline, request, encoder=name)
+        stages = _stages(pipeline, reranker, encoder=name)
         if "dense" in stages or reranker == "late":
             with clock.stage("encoder", name):
                 self._encoder(name)
             with clock.stage("encode", "the question"):
                 _ = question.encoding
-        depth = request.pool or pipeline.pool
-        if reranker is None:
-            depth = max(depth, request.top)
+        depth = max(request.pool or pipeline.pool, request.top)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(snapshots, stages, question, depth)
         scores = dict(pool.scores)
@@ -174,7 +161,7 @@ class Searcher:
                 scores["rerank"] = self._rerank(snapshots, pool, reranker, question)
         final, score_type = _final_scores(scores, pipeline, reranked=reranker is not None)
         order = np.argsort(-final, kind="stable").tolist()
-        return _Ranked(
+        return Ranked(
             snapshots,
             Pool(pool.owners, pool.numbers, pool.rows, scores),
             order,
@@ -183,14 +170,18 @@ class Searcher:
             reranker,
         )
 
-    def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest) -> str | None:
+    def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest, *, encoder: str) -> str | None:
         from ragcli.models import DEFAULT_CROSS_ENCODER, cross_encoder_available
 
         if request.reranker == "none" or (request.reranker == "auto" and not pipeline.reranks):
             return None
+        if request.reranker == "late" and encoder == NO_ENCODER:
+            raise UsageError("Late interaction needs an encoder, and this collection was made without one.")
         if request.reranker != "auto":
             return request.reranker
-        return DEFAULT_CROSS_ENCODER if cross_encoder_available(DEFAULT_CROSS_ENCODER) else "late"
+        if cross_encoder_available(DEFAULT_CROSS_ENCODER):
+            return DEFAULT_CROSS_ENCODER
+        return None if encoder == NO_ENCODER else "late"
 
     def _rerank(self, snapshots: Sequence[Snapshot], pool: Pool, reranker: str, question: Question) -> StageScores:
         from ragcli.retrieval.rerank import cross_scores, late_scores
@@ -241,15 +232,20 @@ class _Clock:
         self._stages.append(StageTime(name, time.perf_counter() - started, detail))
 
 
-def _stages(pipeline: Pipeline, reranker: str | None) -> tuple[Stage, ...]:
+def _stages(pipeline: Pipeline, reranker: str | None, *, encoder: str) -> tuple[Stage, ...]:
     # The seed's order without reranking is TF-IDF alone, so nothing else need run.
-    return (pipeline.plain,) if reranker is None and pipeline.plain is not None else pipeline.stages
+    stages = (pipeline.plain,) if reranker is None and pipeline.plain is not None else pipeline.stages
+    if encoder == NO_ENCODER:
+        stages = tuple(stage for stage in stages if stage != "dense")
+    if not stages:
+        raise UsageError("The dense pipeline needs vectors, and this collection was made without an encoder.")
+    return stages
 
 
 def _below(
     snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int
 ) -> list[tuple[int, int]]:
-    scores: Counter[tuple[int, int]] = Counter()
+    scores: defaultdict[tuple[int, int], float] = defaultdict(float)
     for owner, snapshot in enumerate(snapshots):
         for stage in stages:
             for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
@@ -272,76 +268,3 @@ def _final_scores(
     if reranked or pipeline.plain is None:
         return scores["rerank"], "rerank"
     return scores[pipeline.plain], SCORE_TYPES[pipeline.plain]
-
-
-def _hits(groups: list[_Ranked], request: QueryRequest) -> tuple[Hit, ...]:
-    merged = [(group, place, float(group.final[place]), group.score_type) for group in groups for place in group.order]
-    if len(groups) > 1:
-        # Different encoders: raw scores mean different things, so only the places within each group count.
-        merged = _merge_by_rank(groups)
-    hits: list[Hit] = []
-    taken: Counter[str] = Counter()
-    # Chunks are read a screenful at a time: without a cap the first batch is all that is needed.
-    for batch in _batches(merged, max(request.top, 1)):
-        numbers: dict[int, dict[int, list[int]]] = {}
-        for group, place, _, _ in batch:
-            owner = int(group.pool.owners[place])
-            numbers.setdefault(id(group), {}).setdefault(owner, []).append(int(group.pool.numbers[place]))
-        found = {
-            (id(group), owner): group.snapshots[owner].chunks(numbers[id(group)][owner])
-            for group in groups
-            for owner in numbers.get(id(group), ())
-        }
-        for group, place, score, score_type in batch:
-            owner = int(group.pool.owners[place])
-            chunk = found[id(group), owner].get(int(group.pool.numbers[place]))
-            if chunk is None:
-                continue
-            key = f"{chunk.collection}\0{chunk.document_id}"
-            if request.max_per_source is not None and taken[key] >= request.max_per_source:
-                continue
-            taken[key] += 1
-            scores = {
-                stage: None if np.isnan(values[place]) else float(values[place])
-                for stage, values in group.pool.scores.items()
-            }
-            hits.append(
-                Hit(
-                    rank=len(hits) + 1,
-                    chunk=chunk,
-                    score=score,
-                    score_type=score_type,
-                    cosine=_cosine(group.snapshots[owner], request.text, chunk.text),
-                    reranker=group.reranker,
-                    scores={stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank")}
-                    | {"fused": float(group.final[place]) if group.score_type == "fused" else None},
-                )
-            )
-            if len(hits) == request.top:
-                return tuple(hits)
-    return tuple(hits)
-
-
-def _merge_by_rank(groups: list[_Ranked]) -> list[tuple[_Ranked, int, float, ScoreType]]:
-    places = [(group, place) for group in groups for place in group.order]
-    lists = {}
-    for at, group in enumerate(groups):
-        lists[str(at)] = np.asarray(
-            [-group.order.index(place) if owner is group else np.nan for owner, place in places], dtype=np.float64
-        )
-    fused = reciprocal_ranks(lists)
-    order = np.argsort(-fused, kind="stable").tolist()
-    return [(*places[at], float(fused[at]), "fused") for at in order]
-
-
-def _batches(
-    items: list[tuple[_Ranked, int, float, ScoreType]], size: int
-) -> Iterator[list[tuple[_Ranked, int, float, ScoreType]]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
-
-
-def _cosine(snapshot: Snapshot, text: str, passage: str) -> float:
-    if snapshot.tfidf is None:
-        return 0.0
-    return float(snapshot.tfidf.cosine(text, [passage])[0])
