@@ -329,9 +329,9 @@ def test_a_monstrous_regex_is_a_sentence_or_finds_nothing(pattern: str) -> None:
     [(r"(a+)+\.", False), (r"(a+)+$", True), (r"(a|aa)+\b\.", True), (r"(?=(a+)+b)c", False)],
 )
 def test_a_pathological_regex_stops_within_two_seconds(pattern: str, too_long: bool) -> None:
-    started = time.monotonic()
+    started = time.process_time()  # the tests' machine may have others to serve
     result = outcome(pattern, "é " + "a" * 5000 + "!", regex=True)
-    assert time.monotonic() - started < 4.0  # two, on a machine that does something else besides
+    assert time.process_time() - started < 2.0
     assert "too long" in result if too_long else result == []
 
 

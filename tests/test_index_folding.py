@@ -63,8 +63,9 @@ def test_composed_and_decomposed_texts_fold_alike(text: str) -> None:
 @settings(max_examples=200, deadline=None)
 @given(texts)
 def test_the_case_sensitive_form_is_a_finer_one(text: str) -> None:
+    text = text.translate(dict.fromkeys(map(ord, "\n\u00ad")))  # joins cut characters apart
     finer = fold(text, keep_case=True).text
-    assert without_spacing(fold(finer.replace(JOIN, "")).text) == without_spacing(fold(text).text)
+    assert without_spacing(fold(finer).text) == without_spacing(fold(text).text)
 
 
 @pytest.mark.parametrize(

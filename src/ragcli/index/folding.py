@@ -11,7 +11,7 @@ it may be stored: a literal can only match a text when its squeezed form is a su
 form. It is a filter and never an answer.
 
 Case folding and compatibility forms follow Unicode's NFKC_Casefold (The Unicode Standard, D145 and D146).
-The work is done run by run and only where a text is not plain, since most characters of most papers are.
+The work is done run by run and only where a text is not plain ASCII, since most characters of most papers are.
 """
 
 from __future__ import annotations
@@ -38,19 +38,15 @@ _ALIKE: Final = str.maketrans(
 )
 _ALIKE_AND_VISIBLE: Final = _ALIKE | dict.fromkeys(map(ord, _INVISIBLE))
 
-# Ideographs, kana and Hangul syllables are their own folded form unless a mark follows. With them among the
-# plain characters, Chinese, Japanese and Korean texts fold as fast as English ones.
-_EASTERN: Final = r"\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3"
-_PLAIN: Final = r"\x00-\x7f" + _EASTERN
-_FOREIGN: Final = re.compile(rf"[^{_PLAIN}]+")
-# Wherever a text may not run one to one: anything but single spaces and plain characters. Led by one character
-# class, because that is what `re` skips through quickly.
-_REGION: Final = re.compile(rf"[^!-~{_EASTERN}](?:[^!-~{_EASTERN}]+|(?<! ))")
+_FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
+# Wherever a text may not run one to one: anything but single spaces and printable ASCII. Led by one character class,
+# because that is what `re` skips through quickly.
+_REGION: Final = re.compile(r"[^!-~](?:[^!-~]+|(?<! ))")
 _BROKEN: Final = rf"(?<=\w)[{_HYPHENS}{_SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
 _SPECIAL: Final = re.compile(
     rf"(?P<broken>{_BROKEN})"
     r"|(?P<space>\s{2,}|[^\S ])"
-    rf"|(?P<foreign>(?:(?!\s)[{_PLAIN}])?(?:(?!{_BROKEN})[^{_PLAIN}\s])+)"
+    rf"|(?P<foreign>[!-~]?(?:(?!{_BROKEN})[^\x00-\x7f\s])+)"
 )
 _REST_OF_BREAK: Final = re.compile(r"[^\S\n]*\n\s*(?=\w)")
 _CACHED_RUN: Final = 16
@@ -78,7 +74,9 @@ def _squeezed_pieces(text: str) -> Iterator[str]:
         if start > position and _belongs_to_previous(text[start]):
             start -= 1
         yield text[position:start]
-        yield "".join(_fold_run(text[start:end], keep_case=False).split())
+        for left, right, plain in _stretches(text, start, end):
+            part = text[left:right]
+            yield part if plain else "".join(_fold_run(part, keep_case=False).split())
         position = end
     yield text[position:]
 
@@ -118,10 +116,9 @@ class _Builder:
         self.ends = [-1]
 
     def plain(self, start: int, end: int) -> None:
-        """Take over text[start:end], which has only plain characters."""
+        """Take over text[start:end], which is ASCII or has no case, so that it runs one to one."""
         if start < end:
             stretch = self.text[start:end]
-            # Plain characters beyond ASCII have no case, so this is one to one.
             self.same(stretch if self.keep_case else stretch.lower())
 
     def same(self, folded: str) -> None:
@@ -197,17 +194,49 @@ def _fold_special(builder: _Builder, special: re.Match[str]) -> None:
         else:
             builder.changed(" ", start, end)
     else:
-        run = special[0]
-        units = _units(run, builder.keep_case) if len(run) <= _CACHED_RUN else _split(run, builder.keep_case)
-        if isinstance(units, str):
-            builder.same(units)
-            return
-        for folded, left, right in units:
-            if folded == JOIN:
-                builder.join(start + left, start + right)
+        for left, right, plain in _stretches(builder.text, start, end):
+            if plain:
+                builder.plain(left, right)
             else:
-                builder.changed(folded, start + left, start + right)
-        builder.changed("", end, end)
+                _fold_foreign(builder, left, right)
+
+
+def _fold_foreign(builder: _Builder, start: int, end: int) -> None:
+    run = builder.text[start:end]
+    units = _units(run, builder.keep_case) if len(run) <= _CACHED_RUN else _split(run, builder.keep_case)
+    if isinstance(units, str):
+        builder.same(units)
+        return
+    for folded, left, right in units:
+        if folded == JOIN:
+            builder.join(start + left, start + right)
+        else:
+            builder.changed(folded, start + left, start + right)
+    builder.changed("", end, end)
+
+
+def _stretches(text: str, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+    """Parts of a foreign run, those marked True being their own folded form.
+
+    Short runs are one part. Long ones are mostly Chinese, Japanese or Korean, which this makes as fast as ASCII.
+    """
+    position = start
+    if end - start > _CACHED_RUN:
+        for plain in _eastern().finditer(text, start, end):
+            # The last character of a stretch may carry a mark, so it goes with what follows.
+            first, last = plain.start(), plain.end() - 1
+            if position < first:
+                yield position, first, False
+            yield first, last, True
+            position = last
+    if position < end:
+        yield position, end, False
+
+
+@lru_cache(maxsize=1)
+def _eastern() -> re.Pattern[str]:
+    """Runs of kana, ideographs and Hangul. Compiling it takes longer than a whole search for an English phrase."""
+    return re.compile(r"[\u3041-\u3096\u30a1-\u30fa\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3]{2,}")
 
 
 def _fold_run(run: str, *, keep_case: bool) -> str:
@@ -240,7 +269,7 @@ def _units(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
 def _split(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
     """A foreign run as (folded, start, end) per visible character, or as one string where all run one to one."""
     units = tuple(
-        (JOIN if run[start:end] == _SOFT_HYPHEN else _normalise(run[start:end], keep_case), start, end)
+        (JOIN if run[start:end] == _SOFT_HYPHEN else _fold_run(run[start:end], keep_case=keep_case), start, end)
         for start, end in _clusters(run)
     )
     if len(units) == len(run) and all(len(folded) == 1 for folded, _, _ in units) and JOIN not in {u[0] for u in units}:

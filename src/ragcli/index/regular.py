@@ -20,7 +20,7 @@ from ragcli.index.folding import squeeze
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SECONDS: Final = 1.8
+_SECONDS: Final = 1.5
 _CHARACTERS_PER_SECOND: Final = 5_000_000
 _LARGEST_PROGRAM: Final = 1_000
 _SPACES: Final = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
