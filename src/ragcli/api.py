@@ -16,18 +16,19 @@ import tempfile
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.errors import CollectionError, InputError, UsageError
+from ragcli.errors import CollectionError, InputError
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
     from ragcli.index.tfidf import TfidfReader
-    from ragcli.models import Encoder
+    from ragcli.models import Encoder, TextReranker
 
 DEFAULT_EMBEDDING_MODEL: Final = "sentence-transformers/all-MiniLM-L6-v2"
 DEFAULT_CROSS_ENCODER_MODEL: Final = "cross-encoder/ms-marco-MiniLM-L-6-v2"
@@ -257,7 +258,7 @@ def _embed(texts: Sequence[str], model: str) -> tuple[npt.NDArray[np.float32], n
 def _rerank(
     query: str, texts: Sequence[str], index: RagIndex, embedding_model: str, cross_encoder_model: str
 ) -> npt.NDArray[np.float32]:
-    from ragcli.models import cross_encoder_available, load_reranker
+    from ragcli.models import cross_encoder_available
 
     if cross_encoder_model == DEFAULT_CROSS_ENCODER_MODEL and not cross_encoder_available(cross_encoder_model):
         warnings.warn(
@@ -266,26 +267,33 @@ def _rerank(
             stacklevel=3,
         )
         return _late(query, texts, index, embedding_model)
-    return load_reranker(cross_encoder_model).score(query, texts)
+    return _cross_encoder(cross_encoder_model).score(query, texts)
 
 
 def _late(query: str, texts: Sequence[str], index: RagIndex, model: str) -> npt.NDArray[np.float32]:
     import numpy as np
 
     from ragcli.index.tokens import idf_weights
+    from ragcli.models import late_scores
 
-    question, *passages = _encoder(model).encode_tokens([query, *texts])
+    encoder = _encoder(model)
+    question = encoder.encode_tokens([query])[0]
     weights = np.ones(len(question.token_ids), np.float32)
     if index.token_frequency is not None:
         weights = idf_weights(question.token_ids, index.token_frequency, len(index.chunks))
-    best = [(question.tokens @ passage.tokens.T).max(axis=1, initial=-1.0) for passage in passages]
-    return np.stack(best) @ weights if best else np.zeros(0, np.float32)
+    return late_scores(encoder, question, weights, texts)
 
 
+@lru_cache(maxsize=2)
 def _encoder(model: str) -> Encoder:
+    # Loading costs more than a search, and a caller searches many times.
     from ragcli.models import load_encoder
 
-    try:
-        return load_encoder(model)
-    except UsageError as error:
-        raise ValueError(str(error)) from error
+    return load_encoder(model)
+
+
+@lru_cache(maxsize=2)
+def _cross_encoder(model: str) -> TextReranker:
+    from ragcli.models import load_reranker
+
+    return load_reranker(model)

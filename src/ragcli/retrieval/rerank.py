@@ -25,6 +25,7 @@ def late_scores(
 ) -> StageScores:
     """MaxSim of the question against each candidate, float64 (n,)."""
     from ragcli.index.tokens import idf_weights, max_sim
+    from ragcli.models import late_scores as encode_and_compare
 
     query = question.encoding
     frequency = np.sum([snapshot.token_frequency for snapshot in snapshots], axis=0)
@@ -39,10 +40,7 @@ def late_scores(
             scores[mine] = max_sim(query.tokens, weights, snapshot.tokens, pool.rows[mine])
         else:
             texts = _texts(snapshot, pool.numbers[mine].tolist())
-            scores[mine] = [
-                float(weights @ (query.tokens @ passage.tokens.T).max(axis=1, initial=-1.0))
-                for passage in encoder().encode_tokens(texts)
-            ]
+            scores[mine] = encode_and_compare(encoder(), query, weights, texts)
     return scores
 
 
