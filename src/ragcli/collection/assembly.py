@@ -12,11 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ragcli.collection.drafts import Draft
 from ragcli.collection.events import ChunksEmbedded, Listener
-from ragcli.collection.generation import NO_ENCODER
 from ragcli.collection.rowfiles import Row, empty_row, row_of
-from ragcli.collection.steps import Step
+from ragcli.collection.steps import Step, cuts_of
 from ragcli.collection.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
@@ -52,8 +50,8 @@ class Assembly:
     def add(self, step: Step, inputs: tuple[str, ...] = ()) -> None:
         """Queue a step; for a draft, `inputs` is what the encoder reads for each of its chunks."""
         self._steps.append(step)
-        if isinstance(step, Draft):
-            for number, digest, text in zip(step.numbers, step.digests, inputs, strict=True):
+        for cut in cuts_of([step]):
+            for number, digest, text in zip(cut.numbers, cut.digests, inputs, strict=True):
                 self._waiting.append(_Waiting(number, digest, text))
                 if len(self._waiting) >= EMBED_BATCH:
                     self.embed()
@@ -84,15 +82,14 @@ class Assembly:
         """The steps that can be committed now, in order; they leave the queue."""
         ready: list[Step] = []
         while self._steps:
-            step = self._steps[0]
-            if isinstance(step, Draft) and step.chunks and step.numbers.stop > self._embedded_below:
+            if any(cut.chunks and cut.numbers.stop > self._embedded_below for cut in cuts_of([self._steps[0]])):
                 break
             ready.append(self._steps.popleft())
         self._recent = {}
         return ready
 
     def _find_rows(self, waiting: list[_Waiting]) -> dict[bytes, Row]:
-        if self._writer.record.settings.encoder == NO_ENCODER:
+        if not self._writer.has_encoder:
             return {each.digest: empty_row() for each in waiting}
         found: dict[bytes, Row] = {}
         for each in waiting:

@@ -34,9 +34,9 @@ def put_integers(connection: sqlite3.Connection, name: BlobName, values: IntArra
 
 
 def put_segments(connection: sqlite3.Connection, edition: int, segments: Iterable[Segment]) -> None:
-    """Store checksums of stretches of the arrays, inside the caller's transaction."""
+    """Store checksums of stretches of files, inside the caller's transaction."""
     connection.executemany(
-        "INSERT OR REPLACE INTO segments (arrays, file, start, stop, checksum) VALUES (?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO segments (edition, file, start, stop, checksum) VALUES (?, ?, ?, ?, ?)",
         ((edition, each.file, each.start, each.stop, each.checksum) for each in segments),
     )
 

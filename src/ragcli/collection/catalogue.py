@@ -11,9 +11,18 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import fsdecode, fsencode
-from typing import Any, Final
+from typing import Any, Final, Literal
 
-from ragcli.collection.texts import clean, decode_pages, read_slice, read_text, unpack_integers
+from ragcli.collection.texts import (
+    checked_text,
+    chunk_seal,
+    clean,
+    decode_pages,
+    read_slice,
+    read_text,
+    unpack_integers,
+)
+from ragcli.errors import CollectionError
 from ragcli.records import Chunk, Metadata, PageSpan, StoredChunk
 
 
@@ -68,7 +77,7 @@ _DOCUMENT: Final = (
     " d.ingested_at, d.warnings, d.metadata FROM documents d JOIN files f ON f.number = d.file"
 )
 _CHUNK: Final = (
-    "SELECT c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading,"
+    "SELECT c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.seal,"
     " d.id, d.source, f.path, d.title, d.metadata"
     " FROM {origin} JOIN documents d ON d.number = c.document JOIN files f ON f.number = d.file"
 )
@@ -132,7 +141,12 @@ def read_places(
 
 
 def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterable[Any]) -> Iterator[StoredChunk]:
-    for number, document, ordinal, start, stop, first, last, heading, identity, source, path, title, metadata in rows:
+    for row in rows:
+        number, document, ordinal, start, stop, first, last, heading, seal, *of_document = row
+        identity, source, path, title, metadata = of_document
+        text = read_slice(connection, document, start, stop)
+        if chunk_seal(row[:8], text) != seal:
+            raise CollectionError(f"Chunk {identity}:{ordinal} is damaged; `ragcli collections verify` says more.")
         yield StoredChunk(
             number=number,
             chunk_id=f"{identity}:{ordinal}",
@@ -141,7 +155,7 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
             source=source,
             path=path_text(path),
             title=title,
-            text=read_slice(connection, document, start, stop),
+            text=text,
             ordinal=ordinal,
             start=start,
             end=stop,
@@ -155,7 +169,7 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
 def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[DocumentText]:
     """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given."""
     query = (
-        "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins FROM documents d"
+        "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins, l.seal FROM documents d"
         " JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
     )
     if squeezed is None:
@@ -163,13 +177,13 @@ def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
     else:
         query += " JOIN squeezed s ON s.document = d.number WHERE instr(s.text, ?) > 0 ORDER BY d.number"
         rows = connection.execute(query, (clean(squeezed),))
-    for number, identity, source, path, title, pages, joins in rows:
+    for number, identity, source, path, title, pages, joins, seal in rows:
         yield DocumentText(
             document_id=identity,
             source=source,
             path=path_text(path),
             title=title,
-            text=read_text(connection, number),
+            text=checked_text(connection, number, seal),
             joins=unpack_integers(joins),
             pages=decode_pages(pages),
             chunks=document_chunks(connection, number),
@@ -185,9 +199,11 @@ def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk,
     return tuple(Chunk(*row) for row in rows)
 
 
-def chunk_texts(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+def chunk_texts(
+    connection: sqlite3.Connection, table: Literal["chunks", "next_chunks"] = "chunks"
+) -> Iterator[tuple[int, str]]:
     """(number, text) of every chunk, in order of numbers, one document's text in memory at a time."""
-    rows = connection.execute("SELECT number, document, start, stop FROM chunks ORDER BY number")
+    rows = connection.execute(f"SELECT number, document, start, stop FROM {table} ORDER BY number")  # noqa: S608
     held, text = -1, ""
     for number, document, start, stop in rows:
         if document != held:

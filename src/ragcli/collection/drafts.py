@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from os import fsencode
-from typing import Final, Literal
+from typing import Literal
 
 from ragcli.collection.generation import now
 from ragcli.collection.metadata import clean_metadata, write_metadata
-from ragcli.collection.texts import clean, clean_or_none, encode_layout, to_json, write_text
+from ragcli.collection.schema import DIGEST
+from ragcli.collection.texts import chunk_seal, clean, clean_or_none, encode_layout, to_json, write_text
 from ragcli.records import Chunk, CollectionSettings, Document, Heading
-
-DIGEST: Final = 16
-"""Bytes of every hash in the store (BLAKE2b). Enough against accident; nothing here defends against a forger."""
 
 ChunkTable = Literal["chunks", "next_chunks"]
 
@@ -39,21 +37,32 @@ class SourceFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
-    """A clean document with its chunks. Chunk `i` has the number `first_number + i`."""
+class Cut:
+    """A document cut into chunks. Chunk `i` has the number `first_number + i`."""
 
-    file: SourceFile
     document: Document
-    hash: bytes
     chunks: tuple[Chunk, ...]
     digests: tuple[bytes, ...]
     first_number: int
-    replaces: int | None
 
     @property
     def numbers(self) -> range:
         """The numbers of its chunks."""
         return range(self.first_number, self.first_number + len(self.chunks))
+
+    def text(self, at: int) -> str:
+        """The text of chunk `at`."""
+        return self.document.text[self.chunks[at].start : self.chunks[at].end]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document of a file, cut, to be put into the store, in place of the document `replaces` if there is one."""
+
+    file: SourceFile
+    cut: Cut
+    hash: bytes
+    replaces: int | None
 
 
 def clean_document(document: Document) -> Document:
@@ -81,6 +90,15 @@ def digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=DIGEST).digest()
 
 
+def cut_document(document: Document, settings: CollectionSettings, reserve: Callable[[int], int]) -> Cut:
+    """Cut a clean document; `reserve` gives the first of so many new numbers."""
+    from ragcli.documents.chunking import chunk_document
+
+    chunks = chunk_document(document, size=settings.chunk_size, overlap=settings.overlap)
+    digests = tuple(digest(text.encode()) for text in chunk_inputs(document, chunks, settings))
+    return Cut(document, chunks, digests, reserve(len(chunks)))
+
+
 def chunk_inputs(document: Document, chunks: Sequence[Chunk], settings: CollectionSettings) -> Iterator[str]:
     """What the encoder is given for each chunk: its text, with title or heading before it as settings say."""
     from ragcli.documents.chunking import embedding_text
@@ -99,7 +117,7 @@ def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names:
 
     `names` are the id and source of the document it replaces, which must be gone already; a new one gets its own.
     """
-    document = draft.document
+    document = draft.cut.document
     identity, source = names or _new_names(connection, draft)
     at = now()
     cursor = connection.execute(
@@ -117,45 +135,29 @@ def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names:
             to_json(document.warnings),
             len(document.text),
             len(document.pages),
-            len(draft.chunks),
+            len(draft.cut.chunks),
             at,
         ),
     )
     number = cursor.lastrowid or 0
     write_text(connection, number, document)
     write_metadata(connection, number, document.metadata)
-    put_chunks(connection, number, draft.chunks, draft.digests, draft.first_number)
+    put_chunks(connection, number, draft.cut)
     reseal(connection, number)
     return number
 
 
-def put_chunks(
-    connection: sqlite3.Connection,
-    document: int,
-    chunks: Sequence[Chunk],
-    digests: Sequence[bytes],
-    first_number: int,
-    *,
-    table: ChunkTable = "chunks",
-) -> None:
+def put_chunks(connection: sqlite3.Connection, document: int, cut: Cut, *, table: ChunkTable = "chunks") -> None:
     """Insert a document's chunks."""
+    rows = []
+    for number, chunk, digest_of_input in zip(cut.numbers, cut.chunks, cut.digests, strict=True):
+        place = (chunk.ordinal, chunk.start, chunk.end, chunk.page_start, chunk.page_end, clean_or_none(chunk.heading))
+        seal = chunk_seal((number, document, *place), cut.document.text[chunk.start : chunk.end])
+        rows.append((number, document, *place, digest_of_input, seal))
     connection.executemany(
-        f"INSERT INTO {table} (number, document, ordinal, start, stop, page_start, page_end, heading, digest)"  # noqa: S608
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            (
-                first_number + at,
-                document,
-                chunk.ordinal,
-                chunk.start,
-                chunk.end,
-                chunk.page_start,
-                chunk.page_end,
-                clean_or_none(chunk.heading),
-                digests[at],
-            )
-            for at, chunk in enumerate(chunks)
-        ),
+        f"INSERT INTO {table} (number, document, ordinal, start, stop, page_start, page_end, heading, digest, seal)"  # noqa: S608
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        rows,
     )
 
 
@@ -168,16 +170,13 @@ def drop_document(connection: sqlite3.Connection, number: int) -> list[int]:
 
 
 def seal_document(connection: sqlite3.Connection, number: int) -> bytes:
-    """A hash over everything the store says of a document, to find damage that SQLite itself cannot see."""
+    """A hash over everything the store says of a document, but for its chunks, which have seals of their own."""
     state = blake2b(digest_size=DIGEST)
     for query in (
-        "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages, chunks,"
+        "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages,"
         " ingested_at FROM documents WHERE number = ?",
-        "SELECT pages, headings, spans, hex(joins) FROM layouts WHERE document = ?",
-        "SELECT number, ordinal, start, stop, page_start, page_end, heading, hex(digest) FROM chunks"
-        " WHERE document = ? ORDER BY number",
+        "SELECT pages, headings, spans, hex(joins), hex(seal) FROM layouts WHERE document = ?",
         "SELECT key, position, type, text, number FROM metadata WHERE document = ? ORDER BY key, position",
-        "SELECT piece, text FROM pieces WHERE document = ? ORDER BY piece",
         "SELECT text FROM squeezed WHERE document = ?",
     ):
         for row in connection.execute(query, (number,)):
@@ -194,7 +193,7 @@ def reseal(connection: sqlite3.Connection, number: int) -> None:
 def _new_names(connection: sqlite3.Connection, draft: Draft) -> tuple[str, str]:
     """An id and a source for a new document: the plain ones if no other document has them."""
     path = fsencode(draft.file.path)
-    record = draft.document.record_id
+    record = draft.cut.document.record_id
     if record is None:
         ids = [f"d{blake2b(path + salt, digest_size=5).hexdigest()}" for salt in (b"", b"\x001", b"\x002", b"\x003")]
         sources = [clean(draft.file.source), clean(draft.file.path)]

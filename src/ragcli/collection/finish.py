@@ -7,17 +7,22 @@ next one that gets to its end does it.
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from ragcli.collection.blobs import put_segments
 from ragcli.collection.catalogue import chunk_texts
+from ragcli.collection.drafts import ChunkTable
 from ragcli.collection.events import Listener, PhaseStarted
-from ragcli.collection.generation import edition_name, now, successor
+from ragcli.collection.generation import BUILDING, edition_name, find_generation, now, successor, write_generation
 from ragcli.collection.housekeeping import next_edition, remove_old_files
 from ragcli.collection.manifest import write_manifest
-from ragcli.collection.rowfiles import RowFiles
-from ragcli.collection.store import explained
+from ragcli.collection.rowfiles import STEMS, RowFiles, Segment
+from ragcli.collection.schema import DIGEST
+from ragcli.collection.store import explained, transaction
 from ragcli.collection.writer import Writer
 
 TFIDF_LIMIT: Final = 50_000
@@ -39,32 +44,50 @@ def finish(writer: Writer, listener: Listener) -> None:
         record = writer.record
         if record.tfidf_stale and record.chunks <= TFIDF_LIMIT:
             listener(PhaseStarted("fitting"))
-            fit(writer)
+            refit(writer)
         writer.settle(replace(writer.release_numbers(), last_ingest=now()))
-        write_manifest(writer.folder, writer.connection, writer.record)
-        remove_old_files(writer.folder, writer.record, writer.building)
+        tidy(writer)
 
 
-def fit(writer: Writer) -> None:
-    """Fit TF-IDF to the chunks as they are, in a new folder, and commit it."""
+def tidy(writer: Writer) -> None:
+    """Write the manifest and remove files that no generation names."""
+    write_manifest(writer.folder, writer.connection, writer.record)
+    remove_old_files(writer.folder, writer.record, find_generation(writer.connection, BUILDING))
+
+
+def refit(writer: Writer) -> None:
+    """Fit TF-IDF to the chunks as they are and commit it."""
+    edition, segments = fit(writer, "chunks")
+    fitted = successor(writer.record, same_chunks=True)
+    fitted = replace(fitted, tfidf=edition, tfidf_generation=fitted.generation)
+    with transaction(writer.connection):
+        writer.connection.execute("DELETE FROM segments WHERE file LIKE 'tfidf/%'")
+        put_segments(writer.connection, edition, segments)
+        write_generation(writer.connection, fitted)
+    writer.record = fitted
+
+
+def fit(writer: Writer, table: ChunkTable) -> tuple[int, tuple[Segment, ...]]:
+    """Fit TF-IDF to the chunks of a table, in a new folder; its edition, and the checksums of its files."""
     from ragcli.index.tfidf import fit_tfidf
 
-    record = writer.record
-    edition = next_edition(writer.folder, "tfidf", record.tfidf)
-    numbers = [number for (number,) in writer.connection.execute("SELECT number FROM chunks ORDER BY number")]
-    fit_tfidf(
-        writer.folder / edition_name("tfidf", "", edition),
-        numbers,
-        (text for _, text in chunk_texts(writer.connection)),
-    )
-    fitted = successor(record, same_chunks=True)
-    writer.settle(replace(fitted, tfidf=edition, tfidf_generation=fitted.generation))
+    edition = next_edition(writer.folder, "tfidf", writer.record.tfidf)
+    folder = writer.folder / edition_name("tfidf", "", edition)
+    numbers = [row[0] for row in writer.connection.execute(f"SELECT number FROM {table} ORDER BY number")]  # noqa: S608
+    fit_tfidf(folder, numbers, (text for _, text in chunk_texts(writer.connection, table)))
+    return edition, tuple(whole_file(path) for path in sorted(folder.iterdir()))
+
+
+def whole_file(path: Path) -> Segment:
+    """The checksum of a TF-IDF file."""
+    data = path.read_bytes()
+    return Segment(f"tfidf/{path.name}", 0, len(data), blake2b(data, digest_size=DIGEST).digest())
 
 
 def compact(writer: Writer) -> None:
     """Write the live rows into a new edition of the arrays and commit that."""
     record, rows = writer.record, writer.rows
-    edition = max(next_edition(writer.folder, stem, record.arrays) for stem in ("rows", "vectors", "tokens"))
+    edition = new_arrays(writer)
     live = np.setdiff1d(np.arange(record.rows), writer.dead)
     # Live rows mostly lie side by side; each stretch is copied as one.
     stretches = np.split(live, np.flatnonzero(np.diff(live) != 1) + 1) if len(live) else []
@@ -74,4 +97,10 @@ def compact(writer: Writer) -> None:
                 fresh.copy(rows, first, min(_BLOCK, int(stretch[-1]) + 1 - first))
         segments = fresh.sync()
         compacted = successor(record, same_chunks=True)
-        writer.replace_arrays(replace(compacted, arrays=edition, rows=fresh.rows, tokens=fresh.tokens), segments)
+        compacted = replace(compacted, arrays=edition, rows=fresh.rows, tokens=fresh.tokens)
+        writer.replace_arrays(compacted, segments, None)
+
+
+def new_arrays(writer: Writer) -> int:
+    """An edition number that no array file has."""
+    return max(next_edition(writer.folder, stem, writer.record.arrays) for stem in STEMS)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Final, Literal
 
+from ragcli.collection.schema import DIGEST
 from ragcli.errors import CollectionError
 from ragcli.records import CollectionSettings
 
@@ -124,11 +127,14 @@ def read_generation(connection: sqlite3.Connection, slot: Slot = CURRENT) -> Gen
 
 def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | None:
     """The record in `slot`, or None."""
-    query = f"SELECT {', '.join(_COLUMNS)} FROM generation WHERE slot = ?"  # noqa: S608
+    query = f"SELECT {', '.join(_COLUMNS)}, seal FROM generation WHERE slot = ?"  # noqa: S608
     row = connection.execute(query, (slot,)).fetchone()
     if row is None:
         return None
-    values = dict(zip(_COLUMNS, row, strict=True))
+    *stored, seal = row
+    if _seal(stored) != seal:
+        raise CollectionError("The generation record in the store is damaged; the collection must be ingested anew.")
+    values = dict(zip(_COLUMNS, stored, strict=True))
     values["settings"] = decode_settings(values["settings"])
     return Generation(**values)
 
@@ -136,11 +142,15 @@ def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | 
 def write_generation(connection: sqlite3.Connection, record: Generation, slot: Slot = CURRENT) -> None:
     """Put the record into `slot`, inside the caller's transaction."""
     values = [encode_settings(record.settings) if name == "settings" else getattr(record, name) for name in _COLUMNS]
-    places = ", ".join("?" * (len(_COLUMNS) + 1))
+    places = ", ".join("?" * (len(_COLUMNS) + 2))
     connection.execute(
-        f"INSERT OR REPLACE INTO generation (slot, {', '.join(_COLUMNS)}) VALUES ({places})",  # noqa: S608
-        (slot, *values),
+        f"INSERT OR REPLACE INTO generation (slot, {', '.join(_COLUMNS)}, seal) VALUES ({places})",  # noqa: S608
+        (slot, *values, _seal(values)),
     )
+
+
+def _seal(values: Sequence[object]) -> bytes:
+    return blake2b(json.dumps(list(values)).encode(), digest_size=DIGEST).digest()
 
 
 def encode_settings(settings: CollectionSettings) -> str:

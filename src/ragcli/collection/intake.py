@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.assembly import Assembly
 from ragcli.collection.catalogue import STDIN
-from ragcli.collection.drafts import Draft, SourceFile, chunk_inputs, clean_document, digest, document_hash
+from ragcli.collection.drafts import Draft, SourceFile, chunk_inputs, clean_document, cut_document, document_hash
 from ragcli.collection.events import Committed, FileRead, Listener
 from ragcli.collection.scan import fails_with
 from ragcli.collection.steps import FileDone, Step
@@ -121,9 +121,10 @@ class Intake:
         for step in steps:
             if isinstance(step, Draft):
                 self.documents += 1
-                self.pages += len(step.document.pages)
-                self.chunks += len(step.chunks)
-                self.warnings += [Failure(clean(step.file.source), warning) for warning in step.document.warnings]
+                document = step.cut.document
+                self.pages += len(document.pages)
+                self.chunks += len(step.cut.chunks)
+                self.warnings += [Failure(clean(step.file.source), warning) for warning in document.warnings]
             elif isinstance(step, FileDone):
                 self.failures += [Failure(source, reason) for source, reason in step.failures]
                 if step.documents:
@@ -140,6 +141,10 @@ class Intake:
                 failures.append((item.source, item.reason))
                 continue
             document = clean_document(item)
+            if not document.text.strip():
+                where = file.source if document.record_id is None else f"{file.source}, id '{document.record_id}'"
+                failures.append((where, "it has no text"))
+                continue
             line = lines.count if lines is not None else 0
             earlier = seen.add(document.record_id or "", line)
             if earlier is not None:
@@ -149,8 +154,8 @@ class Intake:
             draft = self._draft(file, document)
             if draft is not None:
                 pages += len(document.pages)
-                chunks += len(draft.chunks)
-                self._assembly.add(draft, tuple(chunk_inputs(document, draft.chunks, self._settings)))
+                chunks += len(draft.cut.chunks)
+                self._assembly.add(draft, tuple(chunk_inputs(document, draft.cut.chunks, self._settings)))
                 self._commit_if_due()
         documents = seen.count
         keep = documents == 0 or file.path == STDIN.decode()
@@ -178,8 +183,6 @@ class Intake:
 
     def _draft(self, file: SourceFile, document: Document) -> Draft | None:
         """The document's draft, None if it is in the collection exactly so."""
-        from ragcli.documents.chunking import chunk_document
-
         said = document_hash(document)
         old = self._writer.connection.execute(
             "SELECT d.number, d.hash FROM documents d JOIN files f ON f.number = d.file"
@@ -188,10 +191,8 @@ class Intake:
         ).fetchone()
         if old is not None and old[1] == said:
             return None
-        chunks = chunk_document(document, size=self._settings.chunk_size, overlap=self._settings.overlap)
-        digests = tuple(digest(text.encode()) for text in chunk_inputs(document, chunks, self._settings))
-        first = self._writer.reserve(len(chunks))
-        return Draft(file, document, said, chunks, digests, first, None if old is None else old[0])
+        cut = cut_document(document, self._settings, self._writer.reserve)
+        return Draft(file, cut, said, None if old is None else old[0])
 
     def _commit_if_due(self) -> None:
         waited = time.monotonic() - self._committed_at

@@ -1,7 +1,7 @@
 """`manifest.json`: what a collection is, for people and for other programs.
 
 It is written from the store at the end of a run and never read for work, so it may lag behind a run that was
-killed. Checksums of the arrays are in the store; here are those of the TF-IDF files, which are written once.
+killed. The checksums are the store's.
 """
 
 from __future__ import annotations
@@ -14,17 +14,16 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 
-from ragcli.collection.drafts import DIGEST
 from ragcli.collection.generation import Generation
 from ragcli.collection.names import fsync_folder
-from ragcli.collection.schema import FORMAT
+from ragcli.collection.schema import DIGEST, FORMAT
 
 MANIFEST: Final = "manifest.json"
 
 
 def write_manifest(folder: Path, connection: sqlite3.Connection, record: Generation) -> None:
     """Write the manifest of that state, whole or not at all. A manifest that says so already is left alone."""
-    text = json.dumps(manifest(folder, connection, record), indent=2, sort_keys=True) + "\n"
+    text = json.dumps(manifest(connection, record), indent=2, sort_keys=True) + "\n"
     path = folder / MANIFEST
     try:
         if path.read_text("utf-8") == text:
@@ -41,21 +40,19 @@ def write_manifest(folder: Path, connection: sqlite3.Connection, record: Generat
     fsync_folder(folder)
 
 
-def manifest(folder: Path, connection: sqlite3.Connection, record: Generation) -> dict[str, Any]:
+def manifest(connection: sqlite3.Connection, record: Generation) -> dict[str, Any]:
     """What the manifest of that state says."""
     from ragcli._version import __version__
 
-    files: dict[str, dict[str, str]] = {}
+    files: dict[str, str] = {}
     for file, checksum in connection.execute(
-        "SELECT file, checksum FROM segments WHERE arrays = ? ORDER BY file, start", (record.arrays,)
+        "SELECT file, checksum FROM segments WHERE edition = ? OR file LIKE 'tfidf/%' ORDER BY file, start",
+        (record.arrays,),
     ):
-        # One checksum over the checksums of a file's stretches stands for the file.
-        earlier = files.setdefault(file, {"blake2b of stretches": ""})["blake2b of stretches"]
-        files[file]["blake2b of stretches"] = blake2b(bytes.fromhex(earlier) + checksum, digest_size=DIGEST).hexdigest()
-    if record.tfidf_name is not None:
-        for path in sorted((folder / record.tfidf_name).iterdir()):
-            checksum = blake2b(path.read_bytes(), digest_size=DIGEST).hexdigest()
-            files[f"{record.tfidf_name}/{path.name}"] = {"blake2b": checksum}
+        # An array has a checksum for every commit; a checksum over them stands for the file.
+        if file in files:
+            checksum = blake2b(bytes.fromhex(files[file]) + checksum, digest_size=DIGEST).digest()
+        files[file] = checksum.hex()
     settings = asdict(record.settings)
     return {
         "format": FORMAT,
@@ -68,5 +65,5 @@ def manifest(folder: Path, connection: sqlite3.Connection, record: Generation) -
             "encoder": {"name": settings.pop("encoder"), "sha256": record.fingerprint, "dimension": record.dimension}
         },
         "settings": settings,
-        "files": files,
+        "checksums": files,
     }

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ragcli.collection.drafts import DIGEST
 from ragcli.collection.generation import Generation, edition_name
+from ragcli.collection.schema import DIGEST
 from ragcli.errors import CollectionError
 from ragcli.index.arrays import RowWriter, open_rows, row_bytes
 from ragcli.index.tokens import pack_signs

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.collection.catalogue import STDIN
-from ragcli.collection.drafts import DIGEST, SourceFile
+from ragcli.collection.drafts import SourceFile
 from ragcli.collection.generation import now
+from ragcli.collection.schema import DIGEST
 from ragcli.collection.store import transaction
 from ragcli.records import Failure
 

@@ -8,6 +8,10 @@ the form that exact search rules documents out with.
 Chunk numbers come from the generation's counter and are never given twice, not even after a crash; the lexical
 index and `rows.ids` know a chunk by its number alone. Which row of the arrays a chunk has is not said here:
 `rows.ids` ascends, so the row is found by bisection and compaction changes no table.
+
+Columns named `seal` are hashes over what stands beside them, because SQLite notices damage to its structure and
+not to its content. Those of chunks, texts and generations are checked whenever they are read, so damaged text is
+never shown; the others by `verify`.
 """
 
 from __future__ import annotations
@@ -19,6 +23,9 @@ FORMAT: Final = 1
 
 APPLICATION_ID: Final = 0x72616763
 """Marks the database as ours ("ragc"), as SQLite's file header foresees."""
+
+DIGEST: Final = 16
+"""Bytes of every hash in the store (BLAKE2b). Enough against accident; nothing here defends against a forger."""
 
 PIECE: Final = 8192
 """Characters in a piece of text. A chunk of the default size touches one piece or two."""
@@ -42,7 +49,8 @@ CREATE TABLE generation (
   chunks INTEGER NOT NULL,
   next_number INTEGER NOT NULL,
   reserved_from INTEGER,
-  last_ingest TEXT
+  last_ingest TEXT,
+  seal BLOB NOT NULL
 );
 
 CREATE TABLE blobs (
@@ -52,13 +60,14 @@ CREATE TABLE blobs (
   PRIMARY KEY (slot, name)
 );
 
+-- Checksums of stretches of the derived files: of an array what each commit appended, of a TF-IDF file the whole.
 CREATE TABLE segments (
-  arrays INTEGER NOT NULL,
+  edition INTEGER NOT NULL,
   file TEXT NOT NULL,
   start INTEGER NOT NULL,
   stop INTEGER NOT NULL,
   checksum BLOB NOT NULL,
-  PRIMARY KEY (arrays, file, start)
+  PRIMARY KEY (edition, file, start)
 );
 
 CREATE TABLE files (
@@ -109,7 +118,8 @@ CREATE TABLE layouts (
   pages TEXT NOT NULL,
   headings TEXT NOT NULL,
   spans TEXT NOT NULL,
-  joins BLOB NOT NULL
+  joins BLOB NOT NULL,
+  seal BLOB NOT NULL
 );
 
 CREATE TABLE pieces (
@@ -146,6 +156,7 @@ CREATE TABLE chunks (
   page_end INTEGER,
   heading TEXT,
   digest BLOB NOT NULL,
+  seal BLOB NOT NULL,
   UNIQUE (document, ordinal)
 );
 CREATE INDEX chunks_digest ON chunks (digest);
@@ -161,6 +172,7 @@ CREATE TABLE next_chunks (
   page_end INTEGER,
   heading TEXT,
   digest BLOB NOT NULL,
+  seal BLOB NOT NULL,
   UNIQUE (document, ordinal)
 );
 CREATE INDEX next_chunks_digest ON next_chunks (digest);

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import fsencode
 
-from ragcli.collection.drafts import Draft, SourceFile, drop_document, first_free, put_document, reseal
+from ragcli.collection.drafts import Cut, Draft, SourceFile, drop_document, first_free, put_chunks, put_document, reseal
 from ragcli.collection.generation import now
 from ragcli.collection.texts import clean
 
@@ -45,13 +45,29 @@ class FileRemoved:
     number: int
 
 
-Step = Draft | FileDone | FileMoved | FileRemoved
+@dataclass(frozen=True, slots=True)
+class Recut:
+    """The document with that `number` gets other chunks in the state that is being built."""
+
+    number: int
+    cut: Cut
+
+
+Step = Draft | Recut | FileDone | FileMoved | FileRemoved
+
+
+def cuts_of(steps: Iterable[Step]) -> list[Cut]:
+    """The chunks that come with the steps."""
+    return [step.cut for step in steps if isinstance(step, (Draft, Recut))]
 
 
 def take_step(connection: sqlite3.Connection, step: Step) -> list[int]:
     """Carry out one step inside the caller's transaction; the numbers of the chunks that went."""
     if isinstance(step, Draft):
         return _take_draft(connection, step)
+    if isinstance(step, Recut):
+        put_chunks(connection, step.number, step.cut, table="next_chunks")
+        return []
     if isinstance(step, FileDone):
         return _finish_file(connection, step)
     if isinstance(step, FileMoved):

@@ -13,9 +13,10 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any, Final
 
-from ragcli.collection.schema import PIECE
+from ragcli.collection.schema import DIGEST, PIECE
 from ragcli.errors import CollectionError
 from ragcli.records import Document, Heading, PageSpan
 
@@ -38,9 +39,27 @@ def write_text(connection: sqlite3.Connection, number: int, document: Document) 
     )
     connection.execute("INSERT INTO squeezed (document, text) VALUES (?, ?)", (number, squeeze(text)))
     connection.execute(
-        "INSERT INTO layouts (document, pages, headings, spans, joins) VALUES (?, ?, ?, ?, ?)",
-        (number, *encode_layout(document)),
+        "INSERT INTO layouts (document, pages, headings, spans, joins, seal) VALUES (?, ?, ?, ?, ?, ?)",
+        (number, *encode_layout(document), text_seal(text)),
     )
+
+
+def text_seal(text: str) -> bytes:
+    """The hash that a document's text is checked against when it is read whole."""
+    return blake2b(text.encode(), digest_size=DIGEST).digest()
+
+
+def chunk_seal(place: Sequence[object], text: str) -> bytes:
+    """The hash that a chunk is checked against when it is read: over its row and its text."""
+    return blake2b(json.dumps([*place, text]).encode(), digest_size=8).digest()
+
+
+def checked_text(connection: sqlite3.Connection, number: int, seal: bytes) -> str:
+    """The whole text of a document. CollectionError if it is not what was stored."""
+    text = read_text(connection, number)
+    if text_seal(text) != seal:
+        raise CollectionError(f"The text of document {number} is damaged; `ragcli collections verify` says more.")
+    return text
 
 
 def encode_layout(document: Document) -> tuple[str, str, str, bytes]:
@@ -75,16 +94,16 @@ def read_joins(connection: sqlite3.Connection, number: int) -> tuple[int, ...]:
 def read_document(connection: sqlite3.Connection, number: int) -> Document:
     """The document as its reader gave it, without parsing its file again. CollectionError if it is damaged."""
     row = connection.execute(
-        "SELECT d.kind, d.record_id, d.title, d.metadata, d.warnings, l.pages, l.headings, l.spans, l.joins"
+        "SELECT d.kind, d.record_id, d.title, d.metadata, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal"
         " FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
         (number,),
     ).fetchone()
     if row is None:
         raise CollectionError(f"Document {number} is missing from the store; `ragcli collections verify` says more.")
-    kind, record_id, title, metadata, warnings, pages, headings, spans, joins = row
+    kind, record_id, title, metadata, warnings, pages, headings, spans, joins, seal = row
     try:
         return Document(
-            text=read_text(connection, number),
+            text=checked_text(connection, number, seal),
             kind=kind,
             record_id=record_id,
             title=title,
