@@ -5,6 +5,7 @@ neither numpy nor any model.
 """
 
 from ragcli.collection.catalogue import DocumentRow, DocumentText, StoredFailure
+from ragcli.collection.changes import changed_sources
 from ragcli.collection.collection import Collection, CollectionInfo
 from ragcli.collection.events import (
     ChunksEmbedded,
@@ -18,7 +19,9 @@ from ragcli.collection.events import (
 from ragcli.collection.generation import NO_ENCODER
 from ragcli.collection.ingestion import IngestOptions, ingest, ingest_jsonl
 from ragcli.collection.names import check_name, list_collections
+from ragcli.collection.reindexing import reindex
 from ragcli.collection.snapshot import Snapshot
+from ragcli.collection.takeover import import_index
 
 __all__ = [
     "NO_ENCODER",
@@ -36,8 +39,11 @@ __all__ = [
     "PhaseStarted",
     "Snapshot",
     "StoredFailure",
+    "changed_sources",
     "check_name",
+    "import_index",
     "ingest",
     "ingest_jsonl",
     "list_collections",
+    "reindex",
 ]

@@ -146,6 +146,16 @@ class Collection:
         """One committed state for reading, the same whatever writers do; a context manager, closed at its end."""
         return Snapshot(self.path)
 
+    def verify(self) -> tuple[str, ...]:
+        """What is damaged, a sentence each; nothing if every checksum, count and reference is right."""
+        try:
+            with self.snapshot() as snapshot:
+                return tuple(problem.sentence for problem in snapshot.problems())
+        except MissingCollection:
+            raise
+        except CollectionError as error:
+            return (str(error),)
+
     def rename(self, new: str, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> Collection:
         """Give the collection another name. CollectionError if it is taken."""
         check_name(new)

@@ -128,29 +128,75 @@ def empty_row() -> Row:
     return Row(np.empty(0, np.float32), np.empty((0, 0), np.uint8), np.empty(0, np.int32))
 
 
-class RowFiles:
+class StoredRows:
+    """Reads single rows of one edition from disk, whatever else of it may be damaged."""
+
+    def __init__(self, folder: Path, record: Generation) -> None:
+        self.edition = record.arrays
+        self._folder = folder
+        self._files = array_files(record)
+        self._dimension = record.dimension
+        self._readers: dict[str, int] = {}
+
+    def read(self, row: int) -> Row:
+        """One row. CollectionError if the files do not reach so far."""
+        if not self._dimension:
+            return empty_row()
+        start, stop = self._bounds(row)
+        bits = bit_file(self._dimension)
+        return Row(
+            self.block(vector_file(self._dimension), row, 1)[0],
+            self.block(bits, start, stop - start) if bits in self._files else np.empty((stop - start, 0), np.uint8),
+            self.block(PIECES, start, stop - start),
+        )
+
+    def pieces(self, row: int) -> IntArray:
+        """The word pieces of one row."""
+        start, stop = self._bounds(row)
+        return self.block(PIECES, start, stop - start)
+
+    def block(self, file: ArrayFile, first: int, count: int) -> AnyArray:
+        """Some rows of one array. CollectionError if they are not there."""
+        size = row_bytes(file.dtype, file.shape)
+        path = file.path(self._folder, self.edition)
+        try:
+            if file.name not in self._readers:
+                self._readers[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(self._readers[file.name], size * count, size * first)
+        except (OSError, OverflowError, ValueError) as error:
+            raise CollectionError(f"{path} cannot be read: {error}.") from error
+        if len(data) < size * count:
+            raise CollectionError(f"{path} is damaged; `ragcli collections verify` says more.")
+        return np.frombuffer(data, file.dtype).reshape(count, *file.shape)
+
+    def close(self) -> None:
+        """Close the files."""
+        while self._readers:
+            os.close(self._readers.popitem()[1])
+
+    def _bounds(self, row: int) -> tuple[int, int]:
+        start, stop = self.block(OFFSETS, row, 2).tolist()
+        return start, stop
+
+
+class RowFiles(StoredRows):
     """Writes one edition of the arrays, from what the generation `record` has committed of it.
 
     Opening cuts what a dead writer left behind the committed rows. Not for two writers, which the lock sees to.
     """
 
     def __init__(self, folder: Path, record: Generation) -> None:
-        self._files = array_files(record)
-        self._dimension = record.dimension
-        self.edition = record.arrays
+        super().__init__(folder, record)
         self.rows = record.rows
         self.tokens = record.tokens
         self._numbers: Numbers = np.array(NUMBERS.open(folder, record), np.int64)
         self._new_numbers: list[int] = []
-        self._folder = folder
         self._writers: dict[str, RowWriter] = {}
-        self._readers: dict[str, int] = {}
         try:
             for file in self._files:
                 committed = file.length(record.rows, record.tokens) if record.rows else 0
-                self._writers[file.name] = RowWriter(
-                    file.path(folder, record.arrays), file.dtype, file.shape, committed
-                )
+                path = file.path(folder, record.arrays)
+                self._writers[file.name] = RowWriter(path, file.dtype, file.shape, committed)
         except OSError as error:
             self.close()
             raise CollectionError(f"The collection at {folder} cannot be written: {error.strerror}.") from error
@@ -158,7 +204,7 @@ class RowFiles:
             self.close()
             raise
         self._hashes = {file.name: blake2b(digest_size=DIGEST) for file in self._files}
-        self._synced = {name: self._bytes(name) for name in self._writers}
+        self._synced = {file.name: self._bytes(file) for file in self._files}
         if self._dimension and not record.rows:
             self._put(OFFSETS, np.zeros(1, np.int64))
 
@@ -167,10 +213,11 @@ class RowFiles:
         if not numbers:
             return
         if self._dimension:
+            bits = bit_file(self._dimension)
             self._put(vector_file(self._dimension), np.stack([row.vector for row in rows]))
             self._put(PIECES, np.concatenate([row.pieces for row in rows]))
-            if bit_file(self._dimension).name in self._writers:
-                self._put(bit_file(self._dimension), np.concatenate([row.bits for row in rows]))
+            if bits in self._files:
+                self._put(bits, np.concatenate([row.bits for row in rows]))
             ends = self.tokens + np.cumsum([len(row.pieces) for row in rows], dtype=np.int64)
             self._put(OFFSETS, ends)
             self.tokens = int(ends[-1])
@@ -180,15 +227,15 @@ class RowFiles:
 
     def copy(self, other: RowFiles, first: int, count: int) -> None:
         """Append `count` synced rows of another edition, from row `first` on."""
-        numbers = other._numbers[first : first + count]
+        numbers = other.block(NUMBERS, first, count)
         if self._dimension:
-            bounds = other._read(OFFSETS, first, count + 1)
+            bounds = other.block(OFFSETS, first, count + 1)
             start, stop = int(bounds[0]), int(bounds[-1])
             for file in self._files:
                 if file.per == "token":
-                    self._put(file, other._read(file, start, stop - start))
+                    self._put(file, other.block(file, start, stop - start))
             vectors = vector_file(self._dimension)
-            self._put(vectors, other._read(vectors, first, count))
+            self._put(vectors, other.block(vectors, first, count))
             self._put(OFFSETS, bounds[1:] - start + self.tokens)
             self.tokens += stop - start
         self._put(NUMBERS, numbers)
@@ -198,17 +245,21 @@ class RowFiles:
     def sync(self) -> tuple[Segment, ...]:
         """Bring all appended rows to the disk; what was appended since the last sync, by file."""
         segments = []
-        for name, writer in self._writers.items():
-            start, stop = self._synced[name], self._bytes(name)
-            if stop == start:
-                continue
-            writer.sync()
-            segments.append(Segment(name, start, stop, self._hashes[name].digest()))
-            self._hashes[name] = blake2b(digest_size=DIGEST)
-            self._synced[name] = stop
+        for file in self._files:
+            start, stop = self._synced[file.name], self._bytes(file)
+            if stop > start:
+                self._writers[file.name].sync()
+                segments.append(Segment(file.name, start, stop, self._hashes[file.name].digest()))
+                self._hashes[file.name] = blake2b(digest_size=DIGEST)
+                self._synced[file.name] = stop
         self._numbers = np.concatenate([self._numbers, np.asarray(self._new_numbers, np.int64)])
         self._new_numbers = []
         return tuple(segments)
+
+    @property
+    def numbers(self) -> Numbers:
+        """The chunk numbers of the synced rows."""
+        return self._numbers
 
     def find(self, number: int) -> int | None:
         """The row of a chunk that was synced, or None."""
@@ -219,31 +270,11 @@ class RowFiles:
         """The rows of chunks that were synced; numbers without a row are left out."""
         return [row for number in numbers if (row := self.find(number)) is not None]
 
-    def read(self, row: int) -> Row:
-        """A synced row."""
-        if not self._dimension:
-            return empty_row()
-        start, stop = self._read(OFFSETS, row, 2).tolist()
-        vector = vector_file(self._dimension)
-        bits = bit_file(self._dimension)
-        has_bits = bits.name in self._writers
-        return Row(
-            self._read(vector, row, 1)[0],
-            self._read(bits, start, stop - start) if has_bits else np.empty((stop - start, 0), np.uint8),
-            self._read(PIECES, start, stop - start),
-        )
-
-    def pieces(self, row: int) -> IntArray:
-        """The word pieces of a synced row."""
-        start, stop = self._read(OFFSETS, row, 2).tolist()
-        return self._read(PIECES, start, stop - start)
-
     def close(self) -> None:
         """Close the files; what was not synced is lost."""
+        super().close()
         for writer in self._writers.values():
             writer.close()
-        while self._readers:
-            os.close(self._readers.popitem()[1])
 
     def __enter__(self) -> RowFiles:
         return self
@@ -258,16 +289,5 @@ class RowFiles:
         self._writers[file.name].append(data)
         self._hashes[file.name].update(data.tobytes())
 
-    def _bytes(self, name: str) -> int:
-        file = next(each for each in self._files if each.name == name)
-        return self._writers[name].rows * row_bytes(file.dtype, file.shape)
-
-    def _read(self, file: ArrayFile, first: int, count: int) -> AnyArray:
-        size = row_bytes(file.dtype, file.shape)
-        path = file.path(self._folder, self.edition)
-        if file.name not in self._readers:
-            self._readers[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        data = os.pread(self._readers[file.name], size * count, size * first)
-        if len(data) < size * count:
-            raise CollectionError(f"{path} is damaged; `ragcli collections verify` says more.")
-        return np.frombuffer(data, file.dtype).reshape(count, *file.shape)
+    def _bytes(self, file: ArrayFile) -> int:
+        return self._writers[file.name].rows * row_bytes(file.dtype, file.shape)

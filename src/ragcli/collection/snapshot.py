@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragcli.collection import catalogue
-from ragcli.collection.blobs import read_integers
 from ragcli.collection.catalogue import DocumentRow, DocumentText
 from ragcli.collection.generation import read_generation
 from ragcli.collection.lock import take_readers_lock
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from ragcli.collection.rowfiles import FloatArray, IntArray, Numbers
+    from ragcli.collection.verification import Problem
     from ragcli.index.lexical import LexicalIndex
     from ragcli.index.tfidf import TfidfReader
     from ragcli.index.tokens import TokenReader
@@ -91,6 +91,8 @@ class Snapshot:
     @cached_property
     def dead(self) -> IntArray:
         """Rows that belong to no chunk, ascending."""
+        from ragcli.collection.blobs import read_integers
+
         return read_integers(self._connection, "dead")
 
     @cached_property
@@ -108,6 +110,8 @@ class Snapshot:
     def token_frequency(self) -> IntArray:
         """(vocabulary,) in how many chunks each word piece stands."""
         import numpy as np
+
+        from ragcli.collection.blobs import read_integers
 
         frequency = read_integers(self._connection, "frequency")
         return frequency if len(frequency) else np.zeros(self.record.vocabulary, np.int32)
@@ -191,6 +195,12 @@ class Snapshot:
         """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it."""
         with explained(self.folder):
             yield from catalogue.read_texts(self._connection, prefilter)
+
+    def problems(self) -> list[Problem]:
+        """Everything that is wrong with this state, as far as can be told from its data."""
+        from ragcli.collection.verification import find_problems
+
+        return find_problems(self.folder, self._connection, self.record)
 
     def close(self) -> None:
         """End the read. Arrays already handed out stay usable."""

@@ -53,7 +53,14 @@ class Recut:
     cut: Cut
 
 
-Step = Draft | Recut | FileDone | FileMoved | FileRemoved
+@dataclass(frozen=True, slots=True)
+class DocumentLost:
+    """The document with that `number` is damaged; it goes, and its file will be read again."""
+
+    number: int
+
+
+Step = Draft | Recut | DocumentLost | FileDone | FileMoved | FileRemoved
 
 
 def cuts_of(steps: Iterable[Step]) -> list[Cut]:
@@ -68,6 +75,11 @@ def take_step(connection: sqlite3.Connection, step: Step) -> list[int]:
     if isinstance(step, Recut):
         put_chunks(connection, step.number, step.cut, table="next_chunks")
         return []
+    if isinstance(step, DocumentLost):
+        connection.execute(
+            "UPDATE files SET hash = NULL WHERE number = (SELECT file FROM documents WHERE number = ?)", (step.number,)
+        )
+        return drop_document(connection, step.number)
     if isinstance(step, FileDone):
         return _finish_file(connection, step)
     if isinstance(step, FileMoved):
@@ -76,6 +88,20 @@ def take_step(connection: sqlite3.Connection, step: Step) -> list[int]:
     gone = _drop_all(connection, _documents_of(connection, step.number))
     connection.execute("DELETE FROM files WHERE number = ?", (step.number,))
     return gone
+
+
+def switch_tables(connection: sqlite3.Connection) -> None:
+    """Make the chunks that a reindex has built the chunks of the collection, inside the caller's transaction."""
+    connection.execute("DELETE FROM chunks")
+    connection.execute("INSERT INTO chunks SELECT * FROM next_chunks")
+    connection.execute("DELETE FROM next_chunks")
+    connection.execute(
+        "UPDATE documents SET chunks = (SELECT count(*) FROM chunks c WHERE c.document = documents.number)"
+    )
+    for table in ("lexical_deletes", "parked"):
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608
+    for table in ("generation", "blobs"):
+        connection.execute(f"DELETE FROM {table} WHERE slot = 2")  # noqa: S608
 
 
 def _take_draft(connection: sqlite3.Connection, draft: Draft) -> list[int]:

@@ -35,7 +35,7 @@ from ragcli.collection.generation import (
 )
 from ragcli.collection.lock import no_readers, writer_lock
 from ragcli.collection.rowfiles import IntArray, Row, RowFiles, Segment
-from ragcli.collection.steps import Step, cuts_of, take_step
+from ragcli.collection.steps import Step, cuts_of, switch_tables, take_step
 from ragcli.collection.store import explained, open_for_writing, transaction
 from ragcli.collection.uninterrupted import uninterrupted
 from ragcli.errors import CollectionError
@@ -119,6 +119,10 @@ class Writer:
         if len(self._frequency) < self.record.vocabulary:
             self._frequency = np.pad(self._frequency, (0, self.record.vocabulary - len(self._frequency)))
 
+    def adopt_dimension(self, dimension: int) -> None:
+        """Take vectors of that dimension whose model is not at hand; the first encoder that fits is adopted later."""
+        self.record = replace(self.record, dimension=dimension)
+
     def reserve(self, count: int) -> int:
         """The first of `count` chunk numbers in a row that nobody had or will have."""
         first = self._next
@@ -195,6 +199,21 @@ class Writer:
             if self._rows is not None:
                 self._rows.close()
                 self._rows = None
+
+    def take_over(self, record: Generation, tfidf: Sequence[Segment], dead: IntArray, frequency: IntArray) -> None:
+        """Commit the state that was built in the second slot as the current one, under this record."""
+        with uninterrupted(), explained(self.folder):
+            with transaction(self.connection):
+                switch_tables(self.connection)
+                drop_segments(self.connection, self.record)
+                self.connection.execute("DELETE FROM segments WHERE file LIKE 'tfidf/%'")
+                put_segments(self.connection, record.tfidf or 0, tfidf)
+                put_integers(self.connection, "dead", dead)
+                put_integers(self.connection, "frequency", frequency)
+                write_generation(self.connection, record)
+            self.close()
+            self._rows = self._lexical = None
+            self.record, self.dead, self._frequency = record, dead, frequency
 
     def pay_lexical_debts(self) -> None:
         """Take dead chunks out of the lexical index, unless a reader may still want them."""

@@ -1,0 +1,220 @@
+"""Making a collection anew from the texts it holds, with other settings or another model.
+
+The new state is built beside the old one: its own arrays, its own lexical index, its chunks in a table of their
+own, committed piece by piece, so that a reindex that was interrupted goes on where it stopped. Until the last
+commit switches over, readers and the next ingest know nothing of it. Files are not parsed again, and chunks whose
+embedding input and model are the same as before are not embedded again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ragcli.collection.events import Committed, FileRead, FilesPlanned, IngestReport, Listener, PhaseStarted, ignore
+from ragcli.collection.generation import BUILDING, NO_ENCODER, Generation, find_generation, now, write_generation
+
+if TYPE_CHECKING:
+    from ragcli.collection.assembly import Assembly
+    from ragcli.collection.collection import Collection
+    from ragcli.collection.rowfiles import IntArray, Row
+    from ragcli.collection.writer import Writer
+    from ragcli.models.protocols import Encoder
+    from ragcli.records import CollectionSettings
+
+
+def reindex(
+    collection: Collection,
+    settings: CollectionSettings,
+    encoder: Callable[[], Encoder],
+    listener: Listener = ignore,
+    *,
+    wait: bool = False,
+    notify: Callable[[str], None] | None = None,
+) -> IngestReport:
+    """Rebuild everything but the texts with these settings, and switch to it in one commit.
+
+    Ctrl-C leaves the old state in force and keeps what was built: the same call goes on from there. Raises
+    UsageError for settings that make no sense, CollectionBusy, ModelUnavailable from `encoder`.
+    """
+    from ragcli.collection.collection import check_settings
+    from ragcli.collection.store import explained
+    from ragcli.collection.writer import open_writer
+
+    check_settings(settings)
+    started = time.monotonic()
+    with open_writer(collection.path, wait=wait, notify=notify) as base, explained(collection.path):
+        model = encoder() if settings.encoder != NO_ENCODER else None
+        build = _Build(base, settings, model, listener)
+        try:
+            interrupted = build.run()
+        finally:
+            build.close()
+        return IngestReport(
+            collection=collection.name,
+            documents=base.record.documents,
+            chunks=build.chunks,
+            embedded=build.embedded,
+            reused=build.reused,
+            seconds=time.monotonic() - started,
+            generation=base.record.generation,
+            interrupted=interrupted,
+        )
+
+
+class _Build:
+    """One reindex. `base` is the writer of the present state, which lends it rows and takes over at the end."""
+
+    def __init__(self, base: Writer, settings: CollectionSettings, model: Encoder | None, listener: Listener) -> None:
+        from ragcli.collection.assembly import Assembly
+        from ragcli.collection.writer import Writer
+
+        self._base = base
+        self._listener = listener
+        self._settings = settings
+        fingerprint = None if model is None else model.fingerprint
+        begun = find_generation(base.connection, BUILDING)
+        if begun is None or begun.settings != settings or begun.fingerprint not in (None, fingerprint):
+            begun = _begin(base, settings)
+        same_model = model is not None and base.record.fingerprint == fingerprint
+        spare: Callable[[bytes], Row | None] = base.find_row if same_model else lambda _digest: None
+        self._writer = Writer(base.folder, base.connection, BUILDING, spare)
+        self._assembly: Assembly = Assembly(self._writer, lambda: _present(model), listener)
+        if model is not None:
+            self._writer.adopt(model)
+        # What a build that was killed had added and not committed.
+        (last,) = base.connection.execute("SELECT ifnull(max(number), 0) FROM next_chunks").fetchone()
+        self._writer.lexical.delete_above(last)
+        self._writer.lexical.commit()
+        self.chunks = 0
+
+    @property
+    def embedded(self) -> int:
+        """Chunks that went through the model."""
+        return self._assembly.embedded
+
+    @property
+    def reused(self) -> int:
+        """Chunks that took over the row of an equal one."""
+        return self._assembly.reused
+
+    def run(self) -> bool:
+        """Build and switch; was it interrupted?"""
+        try:
+            self._cut_all()
+            self._assembly.embed()
+            self._commit()
+            self._switch()
+        except KeyboardInterrupt:
+            self._commit()
+            return True
+        return False
+
+    def close(self) -> None:
+        """Let go of the files of the new state."""
+        self._writer.close()
+
+    def _cut_all(self) -> None:
+        from ragcli.collection.drafts import chunk_inputs, cut_document
+        from ragcli.collection.intake import COMMIT_CHUNKS
+        from ragcli.collection.steps import Recut
+        from ragcli.collection.texts import read_document
+
+        connection = self._base.connection
+        rows = connection.execute(
+            "SELECT number, source FROM documents d WHERE NOT EXISTS"
+            " (SELECT 1 FROM next_chunks c WHERE c.document = d.number) ORDER BY number"
+        ).fetchall()
+        self._listener(FilesPlanned(len(rows), len(rows)))
+        self._listener(PhaseStarted("reading"))
+        for number, source in rows:
+            document = read_document(connection, number)
+            cut = cut_document(document, self._settings, self._base.reserve)
+            inputs = tuple(chunk_inputs(document, cut.chunks, self._settings))
+            self._assembly.add(Recut(number, cut), inputs)
+            self._listener(FileRead(source, 1, len(document.pages), len(cut.chunks), failed=False))
+            if self._writer.uncommitted >= COMMIT_CHUNKS:
+                self._commit()
+
+    def _commit(self) -> None:
+        steps = self._assembly.take_ready()
+        if steps or self._writer.uncommitted:
+            record = self._writer.commit(steps)
+            self._listener(Committed(record.generation, record.documents, record.chunks))
+
+    def _switch(self) -> None:
+        """Put the new state in the place of the old, in one commit."""
+        from ragcli.collection.finish import finish, fit
+
+        base, writer = self._base, self._writer
+        (self.chunks,) = base.connection.execute("SELECT count(*) FROM next_chunks").fetchone()
+        self._listener(PhaseStarted("fitting"))
+        edition, segments = fit(base, "next_chunks") if self.chunks else (None, ())
+        dead, frequency = _settle_rows(writer)
+        generation = base.record.generation + 1
+        record = replace(
+            writer.record,
+            generation=generation,
+            committed_at=now(),
+            tfidf=edition,
+            tfidf_generation=generation,
+            documents=base.record.documents,
+            chunks=self.chunks,
+            next_number=base.release_numbers().next_number,
+            reserved_from=None,
+            last_ingest=base.record.last_ingest,
+        )
+        writer.close()
+        base.take_over(record, segments, dead, frequency)
+        finish(base, self._listener)
+
+
+def _begin(base: Writer, settings: CollectionSettings) -> Generation:
+    """Forget a build with other settings, if there was one, and start a new one."""
+    from ragcli.collection.finish import new_arrays
+    from ragcli.collection.generation import first_generation
+    from ragcli.collection.housekeeping import next_edition
+    from ragcli.collection.store import transaction
+    from ragcli.collection.writer import drop_segments
+
+    earlier = find_generation(base.connection, BUILDING)
+    record = replace(
+        first_generation(settings),
+        arrays=new_arrays(base),
+        lexical=next_edition(base.folder, "lexical", base.record.lexical),
+    )
+    with transaction(base.connection):
+        if earlier is not None:
+            drop_segments(base.connection, earlier)
+        base.connection.execute("DELETE FROM next_chunks")
+        base.connection.execute("DELETE FROM parked WHERE slot = ?", (BUILDING,))
+        base.connection.execute("DELETE FROM blobs WHERE slot = ?", (BUILDING,))
+        write_generation(base.connection, record, BUILDING)
+    return record
+
+
+def _settle_rows(writer: Writer) -> tuple[IntArray, IntArray]:
+    """Dead rows and counts of word pieces of the new state, without the documents that went while it was built."""
+    import numpy as np
+
+    from ragcli.collection.array_checks import count_frequency
+    from ragcli.collection.blobs import read_integers
+
+    live = np.fromiter(
+        (row[0] for row in writer.connection.execute("SELECT number FROM next_chunks ORDER BY number")), np.int64
+    )
+    numbers = writer.rows.numbers
+    dead = np.flatnonzero(~np.isin(numbers, live)).astype(np.int32)
+    writer.lexical.delete(numbers[dead].tolist())
+    writer.lexical.commit()
+    if np.array_equal(dead, writer.dead) or not writer.record.dimension:
+        return dead, read_integers(writer.connection, "frequency", BUILDING)
+    return dead, count_frequency(writer.folder, writer.record, dead)
+
+
+def _present(model: Encoder | None) -> Encoder:
+    if model is None:
+        raise ValueError("a collection without an encoder has nothing to embed")
+    return model

@@ -1,0 +1,180 @@
+"""Rebuilding what can be rebuilt: the arrays, the lexical index, TF-IDF and the manifest, from the store.
+
+Rows that are sound are kept; only chunks whose row is damaged are embedded again. A document that is damaged in
+the store itself is taken out, and its file marked to be read again: what is left is right, and the next ingest
+brings the rest.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.collection.array_checks import damaged_stretches, sound_rows
+from ragcli.collection.assembly import EMBED_BATCH
+from ragcli.collection.blobs import count_pieces
+from ragcli.collection.catalogue import document_chunks
+from ragcli.collection.collection import Collection
+from ragcli.collection.drafts import Cut, chunk_inputs
+from ragcli.collection.events import ChunksEmbedded, Listener, ignore
+from ragcli.collection.finish import finish, new_arrays, refit
+from ragcli.collection.generation import edition_name, successor
+from ragcli.collection.housekeeping import next_edition
+from ragcli.collection.rowfiles import NUMBERS, Row, RowFiles, StoredRows, empty_row, row_of
+from ragcli.collection.steps import DocumentLost, take_step
+from ragcli.collection.store import explained, transaction
+from ragcli.collection.texts import read_document
+from ragcli.collection.verification import damaged_documents, find_problems
+from ragcli.collection.writer import Writer, bare_writer, lexical_entries
+from ragcli.errors import CollectionError
+
+if TYPE_CHECKING:
+    from ragcli.models.protocols import Encoder
+
+
+def repair(
+    collection: Collection,
+    encoder: Callable[[], Encoder],
+    listener: Listener = ignore,
+    *,
+    wait: bool = False,
+    notify: Callable[[str], None] | None = None,
+) -> tuple[str, ...]:
+    """Mend what `verify` finds; a sentence for each thing that was done.
+
+    `encoder` is called only if chunks must be embedded again. CollectionError if the store's own structure is
+    damaged, because there is nothing to rebuild it from but the documents themselves.
+    """
+    folder = collection.path
+    done: list[str] = []
+    with bare_writer(folder, wait=wait, notify=notify) as writer, explained(folder):
+        _check_structure(writer.connection, collection.name)
+        parts = {problem.part for problem in find_problems(folder, writer.connection, writer.record)}
+        if "store" in parts:
+            done += [
+                f"the document '{source}' was taken out; the next ingest reads its file again"
+                for source in _drop_damaged(writer)
+            ]
+        if parts & {"store", "arrays"}:
+            kept, embedded = _rebuild_arrays(writer, encoder, listener)
+            done.append(f"the arrays were written anew: {kept:,} rows kept, {embedded:,} chunks embedded again")
+        if "lexical" in parts:
+            _rebuild_lexical(writer)
+            done.append("the lexical index was built anew")
+        writer.remove_strays()
+        if "tfidf" in parts:
+            refit(writer)
+            done.append("TF-IDF was fitted anew")
+        finish(writer, listener)
+        if "manifest" in parts:
+            done.append("the manifest was written anew")
+    return tuple(done)
+
+
+def _check_structure(connection: sqlite3.Connection, name: str) -> None:
+    try:
+        complaints = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        complaints += [f"row {row[1]} of {row[0]}" for row in connection.execute("PRAGMA foreign_key_check")]
+    except sqlite3.DatabaseError as error:
+        complaints = [str(error)]
+    if complaints:
+        raise CollectionError(
+            f"The store of '{name}' is damaged itself ({complaints[0]}), and everything else is made from it:"
+            f" `ragcli collections delete {name}` and ingest the documents again."
+        )
+
+
+def _drop_damaged(writer: Writer) -> list[str]:
+    """Take damaged documents out of the store and count anew; their sources. The arrays must be rebuilt after."""
+    lost = list(damaged_documents(writer.connection))
+    with transaction(writer.connection):
+        for number, _ in lost:
+            take_step(writer.connection, DocumentLost(number))
+    (documents,) = writer.connection.execute("SELECT count(*) FROM documents").fetchone()
+    (chunks,) = writer.connection.execute("SELECT count(*) FROM chunks").fetchone()
+    record = successor(writer.record, same_chunks=not lost)
+    writer.settle(replace(record, documents=documents, chunks=chunks))
+    return [source for _, source in lost]
+
+
+def _rebuild_arrays(writer: Writer, encoder: Callable[[], Encoder], listener: Listener) -> tuple[int, int]:
+    """Write the row of every chunk into a new edition; how many were kept, and how many embedded again."""
+    record = writer.record
+    sound = sound_rows(writer.folder, record, damaged_stretches(writer.folder, writer.connection, record))
+    old = StoredRows(writer.folder, record)
+    rows_of = dict(_sound_numbers(old, sound))
+    fresh_record = replace(successor(record, same_chunks=True), arrays=new_arrays(writer), rows=0, tokens=0)
+    frequency = np.zeros(record.vocabulary, np.int32)
+    model: Encoder | None = None
+    kept = embedded = 0
+    with RowFiles(writer.folder, fresh_record) as fresh:
+        for batch in _batches(writer, rows_of):
+            texts = [text for _, text in batch if text is not None]
+            encoded: Iterator[Row] = iter(())
+            if texts and writer.has_encoder:
+                if model is None:
+                    model = encoder()
+                    writer.adopt(model)
+                encoded = iter([row_of(each) for each in model.encode_tokens(texts)])
+                listener(ChunksEmbedded(len(texts), 0))
+            rows = [old.read(rows_of[number]) if text is None else next(encoded, empty_row()) for number, text in batch]
+            count_pieces(frequency, (row.pieces for row in rows), 1)
+            fresh.append([number for number, _ in batch], rows)
+            kept += len(batch) - len(texts)
+            embedded += len(texts)
+        segments = fresh.sync()
+        writer.replace_arrays(replace(fresh_record, rows=fresh.rows, tokens=fresh.tokens), segments, frequency)
+    old.close()
+    writer.forget_parked()
+    return kept, embedded
+
+
+def _sound_numbers(old: StoredRows, sound: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
+    for row in np.flatnonzero(sound).tolist():
+        yield int(old.block(NUMBERS, row, 1)[0]), row
+
+
+def _batches(writer: Writer, rows_of: dict[int, int]) -> Iterator[list[tuple[int, str | None]]]:
+    """(number, text to embed or None) of all chunks in order of numbers, some at a time."""
+    batch: list[tuple[int, str | None]] = []
+    missing = 0
+    for cut in stored_cuts(writer.connection):
+        inputs: list[str] | None = None
+        for at, number in enumerate(cut.numbers):
+            if number in rows_of:
+                batch.append((number, None))
+            else:
+                inputs = inputs or list(chunk_inputs(cut.document, cut.chunks, writer.record.settings))
+                batch.append((number, inputs[at]))
+                missing += 1
+            if missing >= EMBED_BATCH or len(batch) >= 8 * EMBED_BATCH:
+                yield batch
+                batch, missing = [], 0
+    if batch:
+        yield batch
+
+
+def stored_cuts(connection: sqlite3.Connection) -> Iterator[Cut]:
+    """Every document as it is cut now, in order of chunk numbers."""
+    rows = connection.execute("SELECT document, min(number) FROM chunks GROUP BY document ORDER BY 2").fetchall()
+    for document, first in rows:
+        chunks = document_chunks(connection, document)
+        yield Cut(read_document(connection, document), chunks, (b"",) * len(chunks), first)
+
+
+def _rebuild_lexical(writer: Writer) -> None:
+    from ragcli.index.lexical import LexicalWriter
+
+    edition = next_edition(writer.folder, "lexical", writer.record.lexical)
+    with LexicalWriter(writer.folder / edition_name("lexical", "", edition)) as lexical:
+        for cut in stored_cuts(writer.connection):
+            lexical.add(lexical_entries(cut))
+        lexical.commit()
+    with transaction(writer.connection):
+        writer.connection.execute("DELETE FROM lexical_deletes")
+    writer.settle(replace(successor(writer.record, same_chunks=True), lexical=edition, reserved_from=None))

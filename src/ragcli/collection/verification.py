@@ -1,0 +1,166 @@
+"""Checking a collection: every checksum, count and cross-reference, as far as damage can be told from data.
+
+SQLite checks its own structure; seals in the store check its content; checksums in the store check every byte of
+the arrays and of the TF-IDF; tantivy's files carry their own. What is left are the references from one to another.
+The check reads one committed state, so it can run beside a writer.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+import numpy as np
+
+from ragcli.collection.array_checks import check_arrays
+from ragcli.collection.drafts import seal_document
+from ragcli.collection.generation import Generation
+from ragcli.collection.manifest import MANIFEST, manifest
+from ragcli.collection.texts import checked_text, chunk_seal
+from ragcli.errors import RagcliError
+
+Part = Literal["store", "arrays", "lexical", "tfidf", "manifest"]
+_MOST: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, and in which part of the collection."""
+
+    part: Part
+    sentence: str
+
+
+def find_problems(folder: Path, connection: sqlite3.Connection, record: Generation) -> list[Problem]:
+    """Everything wrong with the collection in that state; the connection has a read transaction open."""
+    problems: list[Problem] = []
+    for part in ("store", "arrays", "lexical", "tfidf", "manifest"):
+        found: list[str] = []
+        try:
+            for sentence in _CHECKS[part](folder, connection, record):
+                found.append(sentence)
+                if len(found) > _MOST:
+                    found[-1] = f"there is more of that kind in the {part}"
+                    break
+        except (RagcliError, sqlite3.Error, OSError, ValueError, TypeError, LookupError) as error:
+            # What is damaged may break the check itself in any way that wrong data can.
+            found.append(f"the {part} cannot be checked to the end: {error}")
+        problems += [Problem(part, sentence) for sentence in found]
+    return problems
+
+
+def _check_store(_folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
+    for (sentence,) in connection.execute("PRAGMA integrity_check"):
+        if sentence != "ok":
+            yield f"store.db: {sentence}"
+    for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
+        yield f"store.db: row {row} of {table} refers to nothing in {parent}"
+    for table, counted in (("documents", record.documents), ("chunks", record.chunks)):
+        (there,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+        if there != counted:
+            yield f"there are {there:,} {table} in the store, and its record says {counted:,}"
+    for number, source in damaged_documents(connection):
+        yield f"the document '{source}' (number {number}) is damaged in the store"
+
+
+def damaged_documents(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """(number, source) of the documents whose text, chunks or other data are not what was stored."""
+    rows = connection.execute(
+        "SELECT d.number, d.source, d.seal, d.characters, d.chunks, l.seal FROM documents d"
+        " LEFT JOIN layouts l ON l.document = d.number ORDER BY d.number"
+    ).fetchall()
+    for number, source, seal, characters, chunks, text in rows:
+        try:
+            whole = checked_text(connection, number, text)
+            if (
+                seal_document(connection, number) != seal
+                or len(whole) != characters
+                or not _chunks_fit(connection, number, whole, chunks)
+            ):
+                yield number, source
+        except (RagcliError, sqlite3.Error, ValueError, TypeError):
+            yield number, source
+
+
+def _chunks_fit(connection: sqlite3.Connection, document: int, text: str, count: int) -> bool:
+    rows = connection.execute(
+        "SELECT number, document, ordinal, start, stop, page_start, page_end, heading, seal FROM chunks"
+        " WHERE document = ? ORDER BY ordinal",
+        (document,),
+    ).fetchall()
+    return len(rows) == count and all(
+        row[2] == at and 0 <= row[3] < row[4] <= len(text) and chunk_seal(row[:8], text[row[3] : row[4]]) == row[8]
+        for at, row in enumerate(rows)
+    )
+
+
+def _check_lexical(folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
+    from ragcli.index.lexical import LexicalIndex, damaged_files
+
+    place = folder / record.lexical_name
+    damaged = damaged_files(place)
+    for name in damaged:
+        yield f"{place.name}/{name} is not what was written"
+    if damaged:
+        return
+    indexed = LexicalIndex(place).numbers()
+    known = np.fromiter((row[0] for row in connection.execute("SELECT number FROM chunks ORDER BY number")), np.int64)
+    missing = np.setdiff1d(known, indexed)
+    if len(missing):
+        yield f"{len(missing):,} chunks are missing from the lexical index"
+    # A writer at work, or one that died, leaves chunks here that the store does not know; the next takes them out.
+    owed = {row[0] for row in connection.execute("SELECT number FROM lexical_deletes")}
+    excused = record.reserved_from if record.reserved_from is not None else record.next_number
+    strays = [n for n in np.setdiff1d(indexed, known).tolist() if n not in owed and n < excused]
+    if strays:
+        yield f"{len(strays):,} chunks are in the lexical index and not in the store"
+
+
+def _check_tfidf(folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
+    from ragcli.collection.finish import whole_file
+    from ragcli.index.tfidf import TfidfReader
+
+    if record.tfidf_name is None:
+        return
+    place = folder / record.tfidf_name
+    recorded = connection.execute(
+        "SELECT file, checksum FROM segments WHERE edition = ? AND file LIKE 'tfidf/%'", (record.tfidf,)
+    ).fetchall()
+    if not recorded:
+        yield "the checksums of the TF-IDF are missing from the store"
+    damaged = False
+    for name, checksum in recorded:
+        path = place / name.removeprefix("tfidf/")
+        if not path.is_file() or whole_file(path).checksum != checksum:
+            damaged = True
+            yield f"{place.name}/{path.name} is not what was written"
+    if damaged or record.tfidf_stale:
+        return
+    known = [row[0] for row in connection.execute("SELECT number FROM chunks ORDER BY number")]
+    if TfidfReader(place).numbers.tolist() != known:
+        yield "the TF-IDF was fitted to other chunks than the store has"
+
+
+def _check_manifest(folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
+    try:
+        stated = json.loads((folder / MANIFEST).read_text("utf-8"))
+        generation = stated["generation"]
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        yield f"{MANIFEST} cannot be read ({error})"
+        return
+    # A writer that was killed before its end leaves the manifest of an earlier generation; that is no damage.
+    if generation == record.generation and {**stated, "ragcli": ""} != {**manifest(connection, record), "ragcli": ""}:
+        yield f"{MANIFEST} does not agree with the store"
+
+
+_CHECKS: Final = {
+    "store": _check_store,
+    "arrays": check_arrays,
+    "lexical": _check_lexical,
+    "tfidf": _check_tfidf,
+    "manifest": _check_manifest,
+}
