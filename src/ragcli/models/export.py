@@ -154,8 +154,10 @@ def _make(
             _write_graph(bert, precision, draft)
             try:
                 good, agreement = agree(draft / _GRAPH, bert)
-            # The runtime's own exceptions: a graph that this version of it cannot run is no export.
-            except RuntimeError as error:
+            except ExportError:
+                raise
+            # The runtime has a dozen exception classes with no base of their own.
+            except Exception as error:
                 raise ExportError(f"ONNX Runtime cannot run its graph ({error})") from None
             if not good:
                 continue

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from ragcli.errors import ModelUnavailable
 from ragcli.models.find import (
@@ -15,6 +14,7 @@ from ragcli.models.find import (
     full_name,
     hub_caches,
     is_hub_name,
+    named_folder,
     places_looked,
 )
 from ragcli.models.protocols import Notify
@@ -33,7 +33,7 @@ def ensure_model(name: str, notify: Notify) -> FoundModel:
     if found is not None:
         return found
     name = full_name(name)
-    folder = Path(name).expanduser()
+    folder = named_folder(name)
     if folder.is_dir():
         raise ModelUnavailable(f"The folder {folder} is no model: it needs a config.json and a {WEIGHTS}.")
     if not is_hub_name(name):

@@ -51,8 +51,16 @@ class FoundModel:
 
 def full_name(name: str) -> str:
     """The model's name with its organisation: a bare name is one of sentence-transformers', as in that library."""
-    bare = "/" not in name and name not in ("", ".", "..") and not Path(name).expanduser().is_dir()
+    bare = re.fullmatch(r"\w[\w.-]*", name) is not None and not named_folder(name).is_dir()
     return f"sentence-transformers/{name}" if bare else name
+
+
+def named_folder(name: str) -> Path:
+    """The folder that a name would be, `~` expanded."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # "~somebody" who has no home here
+        return Path(name)
 
 
 def is_hub_name(name: str) -> bool:
@@ -66,7 +74,7 @@ def find_model(name: str) -> FoundModel | None:
     Raises ModelUnavailable when a package or cache has weights of that name that are not the published ones.
     """
     name = full_name(name)
-    folder = Path(name).expanduser()
+    folder = named_folder(name)
     if has_weights(folder):
         return FoundModel(name, folder.absolute(), "folder")
     for found in _elsewhere(name):

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ragcli.errors import UsageError
 from ragcli.models.cache import file_sha256
 from ragcli.models.fetch import ensure_model
 from ragcli.models.find import FoundModel, find_model
@@ -37,6 +38,7 @@ def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, noti
     (without it the latter is a RuntimeWarning). Raises ModelUnavailable.
     """
     tell = notify or _nobody
+    _check_engine(engine)
     found = ensure_model(name, tell)
     layout = read_layout(found.path)
     if engine == "torch" or (engine == "auto" and bulk and has_gpu()):
@@ -53,6 +55,7 @@ def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, noti
 def load_reranker(name: str, *, engine: Engine = "auto", notify: Notify | None = None) -> TextReranker:
     """Load a cross-encoder by folder or name; engines, notices and errors as for `load_encoder`."""
     tell = notify or _nobody
+    _check_engine(engine)
     found = ensure_model(name, tell)
     check_scoring(found.path)
     if engine == "torch":
@@ -137,7 +140,7 @@ def _load_export(
         try:
             return load(export.graph)
         # Whole by its sizes, yet it does not load: a damaged disk, or another version of the runtime.
-        except RuntimeError:
+        except ExportError:
             discard(export)
     raise ExportError("its export does not load")
 
@@ -154,6 +157,11 @@ def _torch_reranker(found: FoundModel, notify: Notify) -> TextReranker:
     from ragcli.models.torch_engine import load_torch_cross_encoder
 
     return load_torch_cross_encoder(found, PASSAGE_CHARACTERS)
+
+
+def _check_engine(engine: str) -> None:
+    if engine not in ("auto", "onnx", "torch"):
+        raise UsageError(f"There is no engine '{engine}'; choose auto, onnx or torch.")
 
 
 def _warn(text: str, notify: Notify | None) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ragcli.models.bert import ExportError
+
 if TYPE_CHECKING:
     import onnxruntime
 
@@ -19,7 +21,10 @@ Result = TypeVar("Result")
 
 
 def open_session(path: Path) -> onnxruntime.InferenceSession:
-    """Load a graph written by `export`; its weights file is mapped, so that only what is used is read."""
+    """Load a graph written by `export`; its weights file is mapped, so that only what is used is read.
+
+    Raises ExportError for a graph that is damaged or that this version of the runtime does not know.
+    """
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -27,7 +32,11 @@ def open_session(path: Path) -> onnxruntime.InferenceSession:
     options.inter_op_num_threads = 1
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 3
-    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    # The runtime has a dozen exception classes with no base of their own.
+    except Exception as error:
+        raise ExportError(f"ONNX Runtime cannot load its graph ({error})") from None
 
 
 def run_all(work: Callable[[Item], Result], items: Sequence[Item], workers: int) -> list[Result]:
