@@ -12,9 +12,8 @@ Statistics (and so scores) count deleted chunks until tantivy merges their segme
 
 from __future__ import annotations
 
-import json
 import shutil
-import zlib
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,10 +26,13 @@ import numpy.typing as npt
 
 from ragcli.errors import CollectionBusy, CollectionError
 from ragcli.index.arrays import sync_folder
+from ragcli.index.seal import break_seal, damaged_files, seal
 from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 
 if TYPE_CHECKING:
     from tantivy import Index, Query, Searcher
+
+__all__ = ["Boosts", "Entry", "LexicalIndex", "LexicalWriter", "damaged_files", "rebuild"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -38,8 +40,10 @@ FloatArray = npt.NDArray[np.float32]
 _ANALYSER: Final = "ragcli"
 _HEAP: Final = 64_000_000
 _TIES: Final = 16
-_FOOTER_MAGIC: Final = 1337
+_LONGEST_REASON: Final = 200
 _FIELDS: Final = ("body", "title", "heading")
+_NOT_WRITABLE: Final = ("PermissionDenied", "ReadOnlyFilesystem")
+_NO_DAMAGE: Final = (*_NOT_WRITABLE, "StorageFull", "No space left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +76,16 @@ class LexicalIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._stand_in: tempfile.TemporaryDirectory[str] | None = None
         with _sound(folder):
-            self._index = _open(folder)
+            try:
+                self._index = _open(folder)
+            except ValueError as error:
+                if not _is_about(error, _NOT_WRITABLE):
+                    raise
+                # Even a reader of tantivy creates a lock file. Where it may not, it gets a folder of links.
+                self._stand_in = _folder_of_links(folder)
+                self._index = _open(Path(self._stand_in.name))
             self._searcher: Searcher = self._index.searcher()
         self._schema = self._index.schema
         self._analyser = analyser()
@@ -88,6 +100,7 @@ class LexicalIndex:
 
         Among equal scores the lower number comes first. Any text is a valid query; one without a word finds nothing.
         """
+        k = min(k, self.count)
         parsed = self._query(query, boosts)
         if parsed is None or k <= 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
@@ -105,11 +118,7 @@ class LexicalIndex:
         parsed = self._query(query, boosts)
         if parsed is None or not len(wanted):
             return result
-        import tantivy
-
-        among = tantivy.Query.term_set_query(self._schema, "number", np.unique(wanted[wanted >= 0]).tolist())
-        both = [(tantivy.Occur.Must, parsed), (tantivy.Occur.Must, tantivy.Query.const_score_query(among, 0.0))]
-        found, scores = self._run(tantivy.Query.boolean_query(both), len(wanted))
+        found, scores = self._run(self._among(parsed, np.unique(wanted[wanted >= 0])), len(wanted))
         known = dict(zip(found.tolist(), scores.tolist(), strict=True))
         for i, number in enumerate(wanted.tolist()):
             result[i] = known.get(number, 0.0)
@@ -119,7 +128,9 @@ class LexicalIndex:
         """All chunk numbers in the index that are greater than `above`, ascending."""
         if not self.count:
             return np.empty(0, np.int64)
-        found, _ = self._run(_above(self._schema, above), self.count)
+        with _sound(self.folder):
+            query = _above(self._schema, above)
+        found, _ = self._run(query, self.count)
         return np.sort(found)
 
     def terms(self, query: str) -> list[str]:
@@ -130,21 +141,31 @@ class LexicalIndex:
     def _query(self, query: str, boosts: Boosts) -> Query | None:
         import tantivy
 
+        weighted = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]
         clauses: list[tuple[Any, Query]] = []
-        for term in self.terms(query):
-            for field in _FIELDS:
-                boost = getattr(boosts, field)
-                if boost > 0:
+        with _sound(self.folder):
+            for term in self.terms(query):
+                for field, boost in weighted:
                     clause = tantivy.Query.term_query(self._schema, field, term, "freq")
-                    clauses.append(
-                        (tantivy.Occur.Should, clause if boost == 1 else tantivy.Query.boost_query(clause, boost))
-                    )
-        return tantivy.Query.boolean_query(clauses) if clauses else None
+                    boosted = clause if boost == 1 else tantivy.Query.boost_query(clause, boost)
+                    clauses.append((tantivy.Occur.Should, boosted))
+            return tantivy.Query.boolean_query(clauses) if clauses else None
+
+    def _among(self, query: Query, numbers: IntArray) -> Query:
+        """The query, with the same scores, over the given chunks only."""
+        import tantivy
+
+        with _sound(self.folder):
+            chunks = tantivy.Query.term_set_query(self._schema, "number", numbers.tolist())
+            chosen = tantivy.Query.const_score_query(chunks, 0.0)
+            return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, chosen)])
 
     def _run(self, query: Query, limit: int) -> tuple[IntArray, FloatArray]:
         with _sound(self.folder):
             hits = self._searcher.search(query, limit=limit, count=False).hits
             numbers = self._searcher.fast_field_values("number", [address for _, address in hits])
+            if None in numbers:
+                raise ValueError("a chunk has no number")
         return np.array(numbers, np.int64), np.array([score for score, _ in hits], np.float32)
 
 
@@ -167,19 +188,22 @@ class LexicalWriter:
                 self._index = tantivy.Index(self._schema, str(folder))
                 self._index.register_tokenizer(_ANALYSER, analyser())
             self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
+            break_seal(folder)
+            # What a killed writer left would be in the way when the same file name comes up again.
+            self._writer.garbage_collect_files()
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add chunks. A number must not be in the index already."""
         import tantivy
 
-        with _sound(self.folder):
-            for entry in entries:
-                document = tantivy.Document()
-                document.add_unsigned("number", entry.number)
-                for field in _FIELDS:
-                    text = getattr(entry, field)
-                    if text:
-                        document.add_text(field, searchable(text))
+        for entry in entries:
+            document = tantivy.Document()
+            document.add_unsigned("number", entry.number)
+            for field in _FIELDS:
+                text = getattr(entry, field)
+                if text:
+                    document.add_text(field, searchable(text))
+            with _sound(self.folder):
                 self._writer.add_document(document)
 
     def delete(self, numbers: Iterable[int]) -> None:
@@ -207,6 +231,7 @@ class LexicalWriter:
         with _sound(self.folder):
             self._writer.rollback()
             self._writer.wait_merging_threads()
+            seal(self.folder)
 
     def __enter__(self) -> Self:
         return self
@@ -231,27 +256,6 @@ def rebuild(folder: Path, entries: Iterable[Entry]) -> None:
     fresh.rename(folder)
     sync_folder(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
-
-
-def damaged_files(folder: Path) -> list[str]:
-    """Names of files whose content is not what tantivy wrote, by the CRC-32 in each file's footer."""
-    return [
-        path.name
-        for path in sorted(folder.iterdir())
-        if path.suffix and path.suffix not in {".json", ".lock"} and not _footer_agrees(path.read_bytes())
-    ]
-
-
-def _footer_agrees(content: bytes) -> bool:
-    """A segment file ends in a JSON footer, its length, and a magic number (tantivy's `directory/footer.rs`)."""
-    if len(content) < 8 or int.from_bytes(content[-4:], "little") != _FOOTER_MAGIC:
-        return False
-    length = int.from_bytes(content[-8:-4], "little")
-    try:
-        footer = json.loads(content[-8 - length : -8])
-        return bool(zlib.crc32(content[: -8 - length]) == footer["crc"])
-    except (ValueError, KeyError, TypeError):
-        return False
 
 
 def _schema() -> Any:
@@ -289,14 +293,26 @@ def _sound(folder: Path) -> Iterator[None]:
     try:
         yield
     except (ValueError, OSError) as error:
-        busy = "LockBusy" in str(error)
-        raise (CollectionBusy if busy else CollectionError)(
-            f"Another process is writing to {folder}."
-            if busy
-            else f"The word index in {folder} cannot be used ({error}); `ragcli reindex` builds it anew."
-        ) from error
+        if _is_about(error, ("LockBusy",)):
+            raise CollectionBusy(f"Another process is writing to {folder}.") from error
+        advice = "" if _is_about(error, _NO_DAMAGE) else "; `ragcli reindex` builds it anew"
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise CollectionError(f"The word index in {folder} cannot be used ({reason}){advice}.") from error
     except BaseException as error:
         # A Rust panic arrives as an exception that is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
         raise CollectionError(f"The word index in {folder} is damaged; `ragcli reindex` builds it anew.") from error
+
+
+def _is_about(error: Exception, words: Sequence[str]) -> bool:
+    """tantivy raises ValueError for everything and tells what in the text only."""
+    return any(word in str(error) for word in words)
+
+
+def _folder_of_links(folder: Path) -> tempfile.TemporaryDirectory[str]:
+    links = tempfile.TemporaryDirectory(prefix="ragcli-")
+    for path in folder.iterdir():
+        if path.suffix != ".lock":
+            (Path(links.name) / path.name).symlink_to(path.absolute())
+    return links

@@ -1,0 +1,91 @@
+"""Checks that the files of a lexical index are as tantivy wrote them.
+
+tantivy puts a CRC-32 of its content at the end of each segment file, which covers all but that footer itself and the
+JSON files beside. A seal, written when a writer closes the index, covers those. It is broken first thing when a
+writer opens it, so a writer that was killed leaves an index without a seal: that is checked for less, and never
+taken for damage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Final
+
+from ragcli.index.arrays import sync_folder
+
+_SEAL: Final = "seal.json"
+_TAIL: Final = 256
+_FOOTER_MAGIC: Final = 1337
+_SEGMENT_KINDS: Final = ("fast", "fieldnorm", "idx", "pos", "store", "term")
+
+
+def seal(folder: Path) -> None:
+    """Write down what the JSON files and the footers of the index are now."""
+    names = [".managed.json", "meta.json", *_segment_names(folder)]
+    fresh = folder / f"{_SEAL}.new"
+    with fresh.open("w", encoding="utf-8") as file:
+        json.dump({name: _tail_sum(folder / name) for name in names}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(folder / _SEAL)
+
+
+def break_seal(folder: Path) -> None:
+    """Take the seal away before anything is changed."""
+    if (folder / _SEAL).exists():
+        (folder / _SEAL).unlink()
+        sync_folder(folder)
+
+
+def damaged_files(folder: Path) -> list[str]:
+    """Names of the index's files that are missing or not as written. What a killed writer left does not count."""
+    try:
+        names = _segment_names(folder)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return ["meta.json"]
+    damaged = {name for name in names if not _footer_agrees(folder / name)}
+    if (folder / _SEAL).exists():
+        try:
+            sealed = json.loads((folder / _SEAL).read_bytes())
+            damaged |= {name for name in (".managed.json", "meta.json", *names) if name not in sealed}
+            damaged |= {name for name, expected in sealed.items() if _tail_sum(folder / name) != expected}
+        except (OSError, ValueError, TypeError, AttributeError):
+            damaged.add(_SEAL)
+    return sorted(damaged)
+
+
+def _segment_names(folder: Path) -> list[str]:
+    segments = json.loads((folder / "meta.json").read_bytes())["segments"]
+    return [name for segment in segments for name in _names_of(segment)]
+
+
+def _names_of(segment: dict[str, Any]) -> list[str]:
+    stem = str(segment["segment_id"]).replace("-", "")
+    names = [f"{stem}.{kind}" for kind in _SEGMENT_KINDS]
+    return [*names, f"{stem}.{int(segment['deletes']['opstamp'])}.del"] if segment["deletes"] else names
+
+
+def _footer_agrees(path: Path) -> bool:
+    """A segment file ends in a JSON footer, its length, and a magic number (tantivy's `directory/footer.rs`)."""
+    try:
+        content = path.read_bytes()
+        length, magic = struct.unpack("<II", content[-8:])
+        footer = json.loads(content[-8 - length : -8])
+        return bool(magic == _FOOTER_MAGIC and zlib.crc32(content[: -8 - length]) == footer["crc"])
+    except (OSError, struct.error, ValueError, KeyError, TypeError):
+        return False
+
+
+def _tail_sum(path: Path) -> int | None:
+    """CRC-32 of a JSON file, or of the end of another, which its footer is part of; None if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            if path.suffix != ".json":
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            return zlib.crc32(file.read())
+    except OSError:
+        return None

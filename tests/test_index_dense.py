@@ -1,0 +1,103 @@
+"""Exact nearest rows, and late interaction over sign bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragcli.index.arrays import RowWriter, open_rows
+from ragcli.index.dense import top_rows
+from ragcli.index.tokens import TokenReader, chunk_frequency, idf_weights, max_sim, pack_signs
+
+Array = npt.NDArray[np.float32]
+
+
+def unit_rows(count: int, width: int, seed: int) -> Array:
+    rows = np.random.default_rng(seed).standard_normal((count, width)).astype(np.float32)
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 50), st.integers(0, 1000), st.booleans())
+def test_the_best_rows_are_those_of_a_full_sort(count: int, k: int, seed: int, ties: bool) -> None:
+    vectors = np.round(unit_rows(count, 3, seed)) if ties else unit_rows(count, 3, seed)
+    query = unit_rows(1, 3, seed + 1)[0]
+    dead = np.flatnonzero(np.random.default_rng(seed).random(count) < 0.3)
+    rows, scores = top_rows(vectors.reshape(count, 3), query, k, dead)
+    full = vectors @ query
+    expected = sorted(set(range(count)) - set(dead.tolist()), key=lambda row: (-full[row], row))[:k]
+    assert rows.tolist() == expected
+    np.testing.assert_allclose(scores, full[expected], atol=1e-6)
+
+
+def test_rows_come_from_disk_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragcli.index.dense._BLOCK_BYTES", 4 * 8 * 10)
+    vectors = unit_rows(95, 8, 3)
+    with RowWriter(tmp_path / "v", np.float32, (8,), 0) as writer:
+        writer.append(vectors)
+        writer.sync()
+    rows, _ = top_rows(open_rows(tmp_path / "v", np.float32, (8,), 95), vectors[93], 2)
+    assert rows[0] == 93
+
+
+def test_what_is_not_a_number_never_ranks() -> None:
+    vectors = np.array([[np.nan, 1], [1, 0], [np.inf, -np.inf], [0, 1]], np.float32)
+    assert top_rows(vectors, np.array([1, 0.5], np.float32), 4)[0].tolist() == [1, 3]
+    assert top_rows(vectors, np.array([np.nan, 0], np.float32), 4)[0].tolist() == []
+
+
+def plain_max_sim(query: Array, weights: Array, chunks: list[Array]) -> list[float]:
+    width = query.shape[1]
+    return [
+        sum(
+            float(w) * max(float(q @ np.where(t > 0, 1, -1)) / width**0.5 for t in chunk)
+            for q, w in zip(query, weights, strict=True)
+        )
+        if len(chunk)
+        else 0.0
+        for chunk in chunks
+    ]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 99))
+def test_late_interaction_is_the_weighted_sum_of_best_cosines(
+    sizes: list[int], width: int, terms: int, seed: int
+) -> None:
+    chunks = [unit_rows(size, width, seed + i) for i, size in enumerate(sizes)]
+    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
+    reader = TokenReader(bits, np.concatenate([[0], np.cumsum(sizes)]))
+    query = unit_rows(terms, width, seed + 77)
+    weights = np.random.default_rng(seed).random(terms).astype(np.float32)
+    rows = np.random.default_rng(seed).permutation(len(sizes))
+    expected = plain_max_sim(query, weights, [chunks[row] for row in rows])
+    np.testing.assert_allclose(max_sim(query, weights, reader, rows), expected, atol=1e-4)
+
+
+def test_late_interaction_over_many_tokens_is_exact() -> None:
+    chunks = [unit_rows(size, 384, size) for size in (1, 127, 128, 129, 700)]
+    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
+    reader = TokenReader(bits, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+    query, weights = unit_rows(7, 384, 1), np.ones(7, np.float32)
+    expected = plain_max_sim(query, weights, chunks)
+    np.testing.assert_allclose(max_sim(query, weights, reader, range(5)), expected, atol=1e-4)
+
+
+def test_late_interaction_without_rows_or_query_tokens_is_zero() -> None:
+    reader = TokenReader(pack_signs(unit_rows(4, 16, 0)), np.array([0, 2, 4]))
+    assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), reader, []).shape == (0,)
+    empty = np.empty((0, 16), np.float32)
+    assert max_sim(empty, np.empty(0, np.float32), reader, [0, 1]).tolist() == [0.0, 0.0]
+
+
+def test_a_rare_token_weighs_more_than_a_common_one() -> None:
+    frequency = chunk_frequency([[1, 2, 2], [1], [1, 3]], 5)
+    assert frequency.tolist() == [0, 3, 1, 1, 0]
+    weights = idf_weights([1, 2, 4], frequency, 3)
+    np.testing.assert_allclose(weights, np.log1p([0.5 / 3.5, 2.5 / 1.5, 3.5 / 0.5]), rtol=1e-6)
+    assert (idf_weights([1], frequency, 1) > 0).all()
