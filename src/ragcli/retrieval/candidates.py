@@ -29,7 +29,8 @@ class Question:
     """A question's words, and their encoding, which is made when a stage first asks for it."""
 
     def __init__(self, text: str, encode: Callable[[str], Encoding]) -> None:
-        self.text = text
+        # Half a character, from a shell in another encoding, is nothing that any library takes.
+        self.text = text.encode("utf-8", "replace").decode("utf-8")
         self._encode = encode
 
     @cached_property
@@ -132,10 +133,13 @@ def _stage_scores(
         return np.asarray(snapshot.lexical.scores_of(question.text, numbers), dtype=np.float64)
     if snapshot.tfidf is None:
         return np.full(numbers.size, np.nan)
-    chunks = snapshot.chunks(numbers.tolist())
-    return np.asarray(
-        snapshot.tfidf.cosine(question.text, [chunks[number].text for number in numbers.tolist()]), dtype=np.float64
-    )
+    cosines = np.asarray(snapshot.tfidf.cosines(question.text, numbers), dtype=np.float64)
+    unknown = np.flatnonzero(np.isnan(cosines))
+    if unknown.size:
+        chunks = snapshot.chunks(numbers[unknown].tolist())
+        texts = [chunks[number].text for number in numbers[unknown].tolist()]
+        cosines[unknown] = snapshot.tfidf.cosine(question.text, texts)
+    return cosines
 
 
 def _no_numbers() -> Numbers:

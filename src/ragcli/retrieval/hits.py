@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragcli.records import Hit, ScoreType
+from ragcli.records import Hit, ScoreType, StoredChunk
 from ragcli.retrieval.candidates import Pool, StageScores
 from ragcli.retrieval.fusion import reciprocal_ranks
 
@@ -68,7 +68,7 @@ def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]
                     chunk=chunk,
                     score=score,
                     score_type=score_type,
-                    cosine=_cosine(snapshot, request.text, chunk.text),
+                    cosine=_cosine(snapshot, request.text, chunk),
                     reranker=group.reranker,
                     scores={stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank")}
                     | {"fused": float(group.final[place]) if group.score_type == "fused" else None},
@@ -100,7 +100,9 @@ def _batches(
         yield items[start : start + size]
 
 
-def _cosine(snapshot: Snapshot, text: str, passage: str) -> float:
+def _cosine(snapshot: Snapshot, text: str, chunk: StoredChunk) -> float:
     if snapshot.tfidf is None:
         return 0.0
-    return float(snapshot.tfidf.cosine(text, [passage])[0])
+    cosine = float(snapshot.tfidf.cosines(text, [chunk.number])[0])
+    # Taken in after the last fit: weighed on the spot by what was learned then.
+    return float(snapshot.tfidf.cosine(text, [chunk.text])[0]) if np.isnan(cosine) else cosine
