@@ -181,11 +181,12 @@ def test_grep_finds_a_phrase_across_a_line_break_once(tmp_path: Path, encoder: s
     text = "filler text. " * 12 + "negative average\nnull energy stands here. " + "more filler text. " * 12
     collection = make(tmp_path, "wide", {"wide.txt": text}, encoder, chunk_size=120, overlap=60)
     with collection.snapshot() as snapshot:
-        text = next(iter(snapshot.texts())).text
-        holding = [chunk for chunk in next(iter(snapshot.texts())).chunks if "average" in text[chunk.start : chunk.end]]
+        document = next(iter(snapshot.texts()))
+    text = document.text
+    phrase = text[text.index("negative") : text.index(" stands")]
+    holding = [chunk for chunk in document.chunks if phrase in text[chunk.start : chunk.end]]
     assert len(holding) > 1, "the place must lie in two overlapping chunks for this test to mean anything"
     hits = grep([collection], GrepRequest("Negative Average Null Energy", every=True))
-    phrase = text[text.index("negative") : text.index(" stands")]
     assert [hit.match for hit in hits] == [phrase]
     chunk_text = text[holding[0].start : holding[0].end]
     assert chunk_text[hits[0].start : hits[0].end] == hits[0].match
