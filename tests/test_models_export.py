@@ -13,8 +13,9 @@ from safetensors.numpy import load_file, save_file
 from tests.tiny_models import tiny_encoder
 
 from ragcli.models import load_encoder
-from ragcli.models.bert import ExportError, read_bert, run
+from ragcli.models.bert import ExportError, run
 from ragcli.models.export import exports
+from ragcli.models.families import read_bert
 
 
 @pytest.fixture(autouse=True)
@@ -29,24 +30,80 @@ def change_config(folder: Path, **values: object) -> Path:
     return folder
 
 
-def as_roberta(folder: Path) -> Path:
-    """The same layers under RoBERTa's rules: positions count from the padding id on, one type of token."""
+MODELS = [
+    ("bert", "gelu"),
+    ("bert", "gelu_new"),
+    ("bert", "relu"),
+    ("roberta", "gelu"),
+    ("mpnet", "gelu"),
+    ("distilbert", "gelu"),
+]
+
+RENAMED = {
+    "mpnet": {
+        ".attention.self.query.": ".attention.attn.q.",
+        ".attention.self.key.": ".attention.attn.k.",
+        ".attention.self.value.": ".attention.attn.v.",
+        ".attention.output.dense.": ".attention.attn.o.",
+        ".attention.output.LayerNorm.": ".attention.LayerNorm.",
+    },
+    "distilbert": {
+        ".attention.self.query.": ".attention.q_lin.",
+        ".attention.self.key.": ".attention.k_lin.",
+        ".attention.self.value.": ".attention.v_lin.",
+        ".attention.output.dense.": ".attention.out_lin.",
+        ".attention.output.LayerNorm.": ".sa_layer_norm.",
+        ".intermediate.dense.": ".ffn.lin1.",
+        ".output.dense.": ".ffn.lin2.",
+        ".output.LayerNorm.": ".output_layer_norm.",
+        "encoder.layer.": "transformer.layer.",
+    },
+}
+
+
+def as_family(folder: Path, kind: str) -> Path:
+    """The tiny model's layers under the names and rules of another family."""
+    if kind == "bert":
+        return folder
     weights = load_file(folder / "model.safetensors")
     kinds = "embeddings.token_type_embeddings.weight"
-    weights[kinds] = weights[kinds][:1].copy()
-    save_file({f"roberta.{name}": values for name, values in weights.items()}, folder / "model.safetensors")
-    return change_config(
-        folder, model_type="roberta", architectures=["RobertaModel"], pad_token_id=0, type_vocab_size=1
-    )
+    settings: dict[str, object] = {"model_type": kind}
+    if kind == "roberta":
+        weights[kinds] = weights[kinds][:1].copy()
+        settings |= {"pad_token_id": 1, "type_vocab_size": 1, "architectures": ["RobertaModel"]}
+    else:
+        del weights[kinds]
+    if kind == "mpnet":
+        random = np.random.default_rng(4)
+        weights["encoder.relative_attention_bias.weight"] = random.normal(0, 1, (32, 4)).astype(np.float32)
+        settings |= {"pad_token_id": 1, "relative_attention_num_buckets": 32, "architectures": ["MPNetModel"]}
+    if kind == "distilbert":
+        weights = {name: values for name, values in weights.items() if not name.startswith("pooler.")}
+        settings |= {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "architectures": ["DistilBertModel"]}
+        config = json.loads((folder / "config.json").read_text())
+        for key in ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "hidden_act"):
+            settings.setdefault("activation", config["hidden_act"])
+            del config[key]
+        (folder / "config.json").write_text(json.dumps(config))
+    renamed = {}
+    for name, values in weights.items():
+        for plain, theirs in RENAMED.get(kind, {}).items():
+            name = name.replace(plain, theirs)
+        renamed[f"{kind}.{name}"] = values
+    save_file(renamed, folder / "model.safetensors", metadata={"format": "pt"})
+    return change_config(folder, **settings)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
-def test_the_reference_in_numpy_is_the_model_as_transformers_runs_it(tmp_path: Path, activation: str) -> None:
+@pytest.mark.parametrize(("kind", "activation"), MODELS)
+def test_the_reference_in_numpy_is_the_model_as_transformers_runs_it(
+    tmp_path: Path, kind: str, activation: str
+) -> None:
     import torch
     from transformers import AutoModel
 
-    folder = change_config(tiny_encoder(tmp_path / "model"), hidden_act=activation)
-    ids = np.asarray([2, 50, 60, 200, 7, 3], np.int32)
+    folder = as_family(change_config(tiny_encoder(tmp_path / "model"), hidden_act=activation), kind)
+    # Long enough that MPNet's far distances share a bucket.
+    ids = np.random.default_rng(0).integers(5, 250, 400).astype(np.int32)
     model = AutoModel.from_pretrained(folder).eval()
     with torch.inference_mode():
         expected = model(input_ids=torch.from_numpy(ids[None].astype(np.int64))).last_hidden_state[0].numpy()
@@ -54,13 +111,9 @@ def test_the_reference_in_numpy_is_the_model_as_transformers_runs_it(tmp_path: P
     np.testing.assert_allclose(run(bert, ids), expected, atol=2e-5)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new", "relu"])
-@pytest.mark.parametrize("kind", ["bert", "roberta"])
-def test_an_exported_model_of_each_kind_agrees_with_torch(tmp_path: Path, kind: str, activation: str) -> None:
-    folder = tiny_encoder(tmp_path / "model", layers=3)
-    if kind == "roberta":
-        folder = as_roberta(folder)
-    folder = change_config(folder, hidden_act=activation)
+@pytest.mark.parametrize(("kind", "activation"), MODELS)
+def test_an_exported_model_of_each_family_agrees_with_torch(tmp_path: Path, kind: str, activation: str) -> None:
+    folder = as_family(change_config(tiny_encoder(tmp_path / "model"), hidden_act=activation), kind)
     texts = ["gravity is a quantum field", "the cat and the dog", "unix file system " * 80]
     ours = load_encoder(str(folder))
     assert ours.engine == "onnx"

@@ -18,9 +18,10 @@ from typing import Final
 
 import numpy as np
 
-from ragcli.models.bert import Bert, ExportError, read_bert, run
+from ragcli.models.bert import Bert, ExportError, run
 from ragcli.models.cache import cache_dir, file_sha256, locked
 from ragcli.models.check import check_pairs, scores_agree, vector_agreement, vectors_agree
+from ragcli.models.families import read_bert
 from ragcli.models.find import FoundModel
 from ragcli.models.graph import Precision, build_graph
 from ragcli.models.hardware import processor_kind

@@ -62,10 +62,11 @@ class _Builder:
 
         bert = self._bert
         states = self._embeddings()
+        distances = self._distances()
         for number in range(bert.layers):
             # A head looks at the first token only, so the last layer need not finish the others.
             first_only = bert.head != "none" and number == bert.layers - 1
-            states = self._layer(states, f"encoder.layer.{number}", first_only=first_only)
+            states = self._layer(states, f"encoder.layer.{number}", distances, first_only=first_only)
         output = self._head(states) if bert.head != "none" else self._node("Identity", [states], "states")
         inputs = ["ids"] if bert.head == "none" else ["ids", "types"]
         graph = helper.make_graph(
@@ -77,6 +78,21 @@ class _Builder:
         )
         opsets = [helper.make_opsetid("", 20), helper.make_opsetid(_MICROSOFT, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+    def _distances(self) -> str | None:
+        """MPNet's bias of attention, (1, heads, t, t), shared by all layers."""
+        if self._bert.relative is None:
+            return None
+        table = self._constant("relative", self._bert.relative)
+        zero, one = self._scalar("none", 0), self._scalar("single", 1)
+        count = self._node("Squeeze", ["length"], "count")
+        places = self._node("Range", [zero, count, one], "places_from_zero")
+        queries = self._node("Unsqueeze", [places, self._integers("one", 1)], "queries")
+        apart = self._node("Sub", [places, queries], "apart")
+        rows = self._node("Add", [apart, self._scalar("centre", len(self._bert.relative) // 2)], "distance_rows")
+        bias = self._node("Gather", [table, rows], "distance_bias")
+        by_head = self._node("Transpose", [bias], "distance_bias_by_head", perm=[2, 0, 1])
+        return self._node("Unsqueeze", [by_head, self._integers("zero", 0)], "distances")
 
     def _embeddings(self) -> str:
         table = self._bert.weights
@@ -94,14 +110,21 @@ class _Builder:
             total = self._node("Add", [total, kind], "word_place_kind")
         return self._norm(total, "embeddings.LayerNorm")
 
-    def _layer(self, states: str, layer: str, *, first_only: bool) -> str:
-        attended = self._attention(states, layer)
+    def _layer(self, states: str, layer: str, distances: str | None, *, first_only: bool) -> str:
+        attended = self._attention(states, layer) if distances is None else self._biased(states, layer, distances)
         if first_only:
             attended, states = self._first(attended, f"{layer}.first"), self._first(states, f"{layer}.first_state")
         attended = self._linear(attended, f"{layer}.attention.output.dense")
         states = self._add_norm(attended, states, f"{layer}.attention.output.LayerNorm")
         inner = self._activate(self._linear(states, f"{layer}.intermediate.dense"), f"{layer}.activation")
         return self._add_norm(self._linear_by_rows(inner, f"{layer}.output.dense"), states, f"{layer}.output.LayerNorm")
+
+    def _biased(self, states: str, layer: str, distances: str) -> str:
+        # The fused int8 attention takes no bias, so its two halves stand here one by one.
+        parts = [self._linear(states, f"{layer}.attention.self.{part}") for part in ("query", "key", "value")]
+        inputs = [*parts, "", "", distances]
+        name = f"{layer}.attention"
+        return self._node("MultiHeadAttention", inputs, name, domain=_MICROSOFT, num_heads=self._bert.heads)
 
     def _attention(self, states: str, layer: str) -> str:
         parts = [self._bert.linear(f"{layer}.attention.self.{part}") for part in ("query", "key", "value")]
@@ -184,13 +207,18 @@ class _Builder:
         inputs = [states, self._constant(f"{name}.weight", weight), self._constant(f"{name}.bias", bias)]
         return self._node("Gemm", inputs, output, transB=1)
 
-    def _node(self, kind: str, inputs: list[str], *outputs: str, domain: str = "", **attributes: float | str) -> str:
+    def _node(
+        self, kind: str, inputs: list[str], *outputs: str, domain: str = "", **attributes: float | str | list[int]
+    ) -> str:
         from onnx import helper
 
         node = helper.make_node(kind, inputs, list(outputs), name=outputs[0], domain=domain)
         node.attribute.extend(helper.make_attribute(name, value) for name, value in attributes.items())
         self._nodes.append(node)
         return outputs[0]
+
+    def _scalar(self, name: str, value: int) -> str:
+        return self._constant(name, np.asarray(value, np.int64))
 
     def _integers(self, name: str, *values: int) -> str:
         return self._constant(name, np.asarray(values, np.int64))
@@ -199,5 +227,5 @@ class _Builder:
         from onnx import numpy_helper
 
         if name not in self._constants:
-            self._constants[name] = numpy_helper.from_array(np.ascontiguousarray(values), name)
+            self._constants[name] = numpy_helper.from_array(np.asarray(values, order="C"), name)
         return name

@@ -58,14 +58,28 @@ def read_layout(folder: Path) -> Layout:
 
 def max_length(folder: Path, config: Mapping[str, object], sentence: Mapping[str, object]) -> int:
     """How many word pieces the model reads at once: its stated length, within its table of positions."""
-    positions = whole_number(config, "max_position_embeddings", 512)
-    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert"):
-        # These count positions from the padding id's successor, so the first two of the table are never used.
-        positions -= whole_number(config, "pad_token_id", 1) + 1
+    positions = whole_number(config, "max_position_embeddings", 512) - position_offset(config)
     stated = sentence.get("max_seq_length")
     if not isinstance(stated, int):
         stated = read_json(folder / "tokenizer_config.json", missing={}).get("model_max_length")
     return max(8, min(int(stated), positions) if isinstance(stated, int | float) else positions)
+
+
+def position_offset(config: Mapping[str, object]) -> int:
+    """The place in the table of positions that a text's first token gets.
+
+    RoBERTa and MPNet count from the padding id's successor on, so their tables start with places never used.
+    """
+    if config.get("model_type") == "mpnet":
+        return 2
+    if config.get("model_type") in ("roberta", "xlm-roberta", "camembert"):
+        return whole_number(config, "pad_token_id", 1) + 1
+    return 0
+
+
+def width(config: Mapping[str, object]) -> int:
+    """The length of a token's state, which DistilBERT calls `dim`."""
+    return whole_number(config, "hidden_size", whole_number(config, "dim", 768))
 
 
 def _pooling(folder: Path) -> tuple[Pooling, str]:

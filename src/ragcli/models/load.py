@@ -17,7 +17,7 @@ from ragcli.models.cache import file_sha256
 from ragcli.models.fetch import ensure_model
 from ragcli.models.find import FoundModel, find_model
 from ragcli.models.hardware import has_gpu, worker_count
-from ragcli.models.layout import Layout, check_scoring, read_json, read_layout, whole_number
+from ragcli.models.layout import Layout, check_scoring, read_json, read_layout, whole_number, width
 from ragcli.models.protocols import Encoder, Engine, Notify, TextReranker
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
         return OnnxEncoder(
             name=found.name,
             fingerprint=file_sha256(found.weights),
-            dimension=whole_number(layout.config, "hidden_size", 768),
+            dimension=width(layout.config),
             vocabulary_size=max(pieces.vocabulary_size, whole_number(layout.config, "vocab_size", 0)),
             pooling=pooling,
             pieces=pieces,
