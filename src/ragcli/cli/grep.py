@@ -12,7 +12,7 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
-from ragcli.cli.terminal import DIM, MATCH, SOURCE, note, safe, safe_line, wrap, write, write_lines
+from ragcli.cli.terminal import DIM, MATCH, SOURCE, note, safe, safe_line, whole, wrap, write, write_lines
 from ragcli.errors import EXIT_DONE, EXIT_NO_MATCH, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def grep(
     from ragcli.retrieval.grep import grep as run_grep
 
     request = GrepRequest(
-        pattern,
+        whole(pattern),
         regex=regex,
         ignore_case=True if ignore_case else None,
         word=word,

@@ -9,13 +9,14 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one, complete_pipeline
-from ragcli.cli.terminal import note, safe, write, write_lines
+from ragcli.cli.terminal import note, safe, whole, write, write_lines
 from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, InputError, UsageError
 from ragcli.retrieval.request import PIPELINES, QueryRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ragcli.collection import Collection
     from ragcli.config import QueryDefaults
     from ragcli.records import Hit, StoredChunk
 
@@ -119,7 +120,7 @@ def query(
             write(stages_table(result, here.screen))
         else:
             sys.stderr.write(stages_table(result, here.side_screen))
-    return _check_sources(result.hits, strict=strict)
+    return _check_sources(collections, result.hits, strict=strict)
 
 
 def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
@@ -130,7 +131,7 @@ def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
 
 def _question(text: str) -> str:
     if text != "-":
-        return text
+        return whole(text)
     content = sys.stdin.buffer.read(LONGEST_QUESTION + 1)
     if len(content) > LONGEST_QUESTION:
         raise InputError("The question on stdin is over a megabyte; give the question alone.")
@@ -146,11 +147,11 @@ def _pipeline(option: str | None, here: Surroundings) -> str:
     return option if option is not None else defaults.pipeline
 
 
-def _check_sources(hits: Sequence[Hit], *, strict: bool) -> int:
+def _check_sources(collections: Sequence[Collection], hits: Sequence[Hit], *, strict: bool) -> int:
     """Say, in one line, which files behind the hits are not as they were when ingested."""
     from ragcli.collection import changed_sources
 
-    stale = changed_sources([hit.chunk for hit in hits])
+    stale = changed_sources(collections, [hit.chunk for hit in hits])
     if not stale:
         return EXIT_DONE
     names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")

@@ -37,6 +37,9 @@ _UNSAFE: Final = re.compile(
 )
 
 
+_LONE: Final = re.compile("[\ud800-\udfff]")
+
+
 class OutputClosedError(Exception):
     """Whoever read our output has closed it. Nothing is wrong; there is nobody left to tell."""
 
@@ -49,6 +52,11 @@ def safe(text: str) -> str:
 def safe_line(text: str) -> str:
     """`text` on one line, runs of blanks folded, with nothing in it that a terminal would act on."""
     return _UNSAFE.sub(_harmless, " ".join(text.split()))
+
+
+def whole(text: str) -> str:
+    """`text` from an argument, whose bytes may have been no UTF-8: what could not be read becomes �."""
+    return _LONE.sub("\ufffd", text)
 
 
 def _harmless(found: re.Match[str]) -> str:
@@ -152,14 +160,17 @@ def render(screen: Screen, *renderables: RenderableType) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
 
 
-def rich_console(file: TextIO, screen: Screen) -> Console:
-    """A Rich console that never reads markup, emoji codes or patterns out of the text it is given."""
+def rich_console(file: TextIO, screen: Screen, *, animated: bool = False) -> Console:
+    """A Rich console that never reads markup, emoji codes or patterns out of the text it is given.
+
+    `animated` is for a terminal that shows progress, which needs to move the cursor even without colour.
+    """
     from rich.console import Console
 
     return Console(
         file=file,
         width=screen.width,
-        force_terminal=screen.colour,
+        force_terminal=screen.colour or animated,
         color_system="standard" if screen.colour else None,
         no_color=not screen.colour,
         markup=False,

@@ -151,10 +151,14 @@ class _Reader:
             origin=origin,
             data_dir=data_dir,
             engine=self._section("models").get("engine", "auto"),
-            query=QueryDefaults(**self._section("query")),
+            query=self._query(),
             defaults=defaults,
             collections=MappingProxyType(self._collections(defaults)),
         )
+
+    def _query(self) -> QueryDefaults:
+        query = QueryDefaults(**self._section("query"))
+        return replace(query, reranker=self._model(query.reranker))
 
     def _collections(self, defaults: CollectionConfig) -> dict[str, CollectionConfig]:
         found = {}
@@ -171,6 +175,8 @@ class _Reader:
 
     def _collection(self, table: Mapping[str, Any], base: CollectionConfig, path: tuple[str, ...]) -> CollectionConfig:
         asked = {item.name: table[item.name] for item in fields(CollectionSettings) if item.name in table}
+        if "encoder" in asked:
+            asked["encoder"] = self._model(asked["encoder"])
         settings = replace(base.settings, **asked)
         if settings.overlap >= settings.chunk_size:
             culprit = next((key for key in ("overlap", "chunk_size") if key in table), "overlap")
@@ -206,6 +212,14 @@ class _Reader:
             return self.file.absolute().parent / Path(text).expanduser()
         except RuntimeError as error:
             raise self._error(key, f'has the path "{text}", whose home folder is unknown here') from error
+
+    def _model(self, name: str) -> str:
+        """A model named by a folder is relative to the file, too; any other name stays as it is."""
+        try:
+            folder = self.file.absolute().parent / Path(name).expanduser()
+            return str(folder) if name and folder.is_dir() else name
+        except (RuntimeError, ValueError, OSError):
+            return name
 
     def _error(self, path: tuple[str, ...], wrong: str) -> ConfigError:
         line = line_of(self.text, path)

@@ -1,0 +1,80 @@
+"""`ragcli documents`: what a collection holds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from ragcli.cli.lean import LeanCommand, examples, new_app
+from ragcli.cli.options import CollectionNames, Json, Surroundings
+from ragcli.cli.terminal import write
+from ragcli.errors import EXIT_DONE
+
+if TYPE_CHECKING:
+    from ragcli.collection import DocumentRow
+
+app = new_app()
+
+
+@app.command(
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli documents -c papers", "ragcli documents -c papers --json | jq -r '.[] | [.document_id, .title] | @tsv'"
+    ),
+)
+def documents(ctx: typer.Context, collection: CollectionNames = None, as_json: Json = False) -> int:
+    """List the documents of a collection; without -c, of all of them."""
+    here = Surroundings(ctx)
+    rows: list[tuple[str, DocumentRow]] = []
+    for each in here.collections(collection):
+        with each.snapshot() as snapshot:
+            rows.extend((each.name, row) for row in snapshot.documents())
+    if as_json:
+        from ragcli.cli.output import write_json
+
+        write_json([document_record(name, row) for name, row in rows])
+        return EXIT_DONE
+
+    from ragcli.cli.tables import Column, counted, table
+
+    several = len({name for name, _ in rows}) > 1
+    columns = [
+        *([Column("Collection")] if several else []),
+        Column("Id", whole=True),
+        Column("Source"),
+        Column("Title"),
+        Column("Pages", number=True),
+        Column("Chunks", number=True),
+    ]
+    cells = [
+        (
+            *([name] if several else []),
+            row.document_id,
+            row.source,
+            row.title or "",
+            str(row.pages) if row.pages else "",
+            f"{row.chunks:,}",
+        )
+        for name, row in rows
+    ]
+    write(table(here.screen, columns, cells) + f"{counted(len(rows), 'document')}\n")
+    return EXIT_DONE
+
+
+def document_record(collection: str, row: DocumentRow) -> dict[str, object]:
+    """A document as JSON has it."""
+    return {
+        "collection": collection,
+        "document_id": row.document_id,
+        "source": row.source,
+        "path": row.path,
+        "kind": row.kind,
+        "title": row.title,
+        "pages": row.pages or None,
+        "chunks": row.chunks,
+        "characters": row.characters,
+        "ingested_at": row.ingested_at,
+        "warnings": row.warnings,
+        "metadata": row.metadata,
+    }

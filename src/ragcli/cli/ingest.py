@@ -1,0 +1,222 @@
+"""`ragcli ingest`: files and folders into a collection, or a configured collection brought up to date."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragcli.cli.lean import LeanCommand, examples, new_app
+from ragcli.cli.options import CollectionName, Json, Surroundings
+from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model, collection_for
+from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, InputError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ragcli.collection import IngestOptions, IngestReport
+    from ragcli.config import CollectionConfig
+    from ragcli.documents.read import ReadOptions
+    from ragcli.models import Encoder
+
+DEFAULT_COLLECTION = "default"
+
+app = new_app()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One collection to bring up to date, and from what. No roots means JSON lines on stdin."""
+
+    name: str
+    config: CollectionConfig
+    roots: tuple[Path, ...]
+
+
+@app.command(
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli ingest ~/papers -c papers",
+        "ragcli ingest ~/papers -c papers --prune --exclude 'drafts/*'",
+        "zcat corpus.jsonl.gz | ragcli ingest - -c corpus",
+        "ragcli ingest                  # every collection in collections.toml",
+    ),
+)
+def ingest(
+    ctx: typer.Context,
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH]...", help="Files and folders; - reads JSON lines from stdin.", show_default=False
+        ),
+    ] = None,
+    collection: CollectionName = None,
+    include: Annotated[
+        list[str] | None, typer.Option("--include", metavar="GLOB", help="Take only files that match; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Leave out files that match; may be repeated.")
+    ] = None,
+    prune: Annotated[bool, typer.Option("--prune", help="Drop documents whose file is gone.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process writes to the collection.")] = False,
+    pdf_engine: Annotated[
+        str | None, typer.Option("--pdf-engine", metavar="pdfium|pypdf", help="What reads PDFs (pdfium).")
+    ] = None,
+    ocr: Annotated[bool, typer.Option("--ocr", help="Read pages without text by OCR.")] = False,
+    password: Annotated[
+        list[str] | None,
+        typer.Option("--password", metavar="TEXT", help="Try this on encrypted PDFs; may be repeated."),
+    ] = None,
+    parse_timeout: Annotated[
+        float | None,
+        typer.Option("--parse-timeout", metavar="SECONDS", help="Give a document up after so long (60)."),
+    ] = None,
+    chunk_size: ChunkSize = None,
+    overlap: Overlap = None,
+    encoder: EncoderName = None,
+    token_vectors: TokenVectors = None,
+    context: Context = None,
+    as_json: Json = False,
+) -> int:
+    """Take files and folders into a collection.
+
+    Reads PDF, markdown, plain text, HTML and JSON lines. A second run reads only what changed. Without -c the
+    collection is called "default"; without PATH, the collections in collections.toml are brought up to date from
+    the paths given there.
+
+    Chunking and models are settled when a collection is made; `ragcli reindex` changes them.
+    """
+    here = Surroundings(ctx)
+    asked = {
+        "chunk_size": chunk_size,
+        "overlap": overlap,
+        "encoder": absolute_model(encoder),
+        "token_vectors": token_vectors,
+        "context": context,
+    }
+    worst = EXIT_DONE
+    reports = []
+    for job in _jobs(paths or (), collection, here):
+        read = _read_options(
+            job.config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
+        )
+        options = _ingest_options(
+            job.config, read, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
+        )
+        report = _run(job, options, asked, here)
+        reports.append(report)
+        if not as_json:
+            from ragcli.cli.reports import show_report
+
+            show_report(report, here)
+        if report.interrupted:
+            worst = EXIT_INTERRUPTED
+            break
+        if report.failures:
+            worst = EXIT_SOME_FAILED
+    if as_json:
+        from ragcli.cli.output import write_json
+        from ragcli.cli.reports import report_record
+
+        records = [report_record(report) for report in reports]
+        write_json(records[0] if paths or collection else records)
+    return worst
+
+
+def _jobs(paths: Sequence[str], collection: str | None, here: Surroundings) -> list[Job]:
+    config = here.config
+    if paths:
+        name = collection if collection is not None else DEFAULT_COLLECTION
+        if "-" in paths and len(paths) > 1:
+            raise UsageError("- reads stdin and cannot be mixed with other paths; give it alone.")
+        roots = () if list(paths) == ["-"] else tuple(map(_root, paths))
+        return [Job(name, config.collection(name), roots)]
+    if collection is not None:
+        found = config.collections.get(collection)
+        if found is None or not found.paths:
+            where = f"{config.file} gives no paths for it" if config.file else "there is no collections.toml"
+            raise UsageError(f"Say what to ingest into '{collection}': {where}, and no PATH was given.")
+        return [Job(collection, found, found.paths)]
+    jobs = [Job(name, each, each.paths) for name, each in config.collections.items() if each.paths]
+    if not jobs:
+        raise UsageError("Say what to ingest: a file, a folder, or - for JSON lines on stdin.")
+    return jobs
+
+
+def _read_options(
+    config: CollectionConfig,
+    *,
+    pdf_engine: str | None,
+    ocr: bool,
+    passwords: Sequence[str],
+    parse_timeout: float | None,
+) -> ReadOptions:
+    from ragcli.documents.read import ReadOptions
+
+    engine = pdf_engine if pdf_engine is not None else config.pdf_engine
+    if engine not in ("pdfium", "pypdf"):
+        raise UsageError(f"--pdf-engine takes pdfium or pypdf, not '{engine}'.")
+    timeout = parse_timeout if parse_timeout is not None else config.parse_timeout
+    if timeout is not None and not 0 < timeout < float("inf"):
+        raise UsageError(f"--parse-timeout takes a number of seconds above 0, not {timeout}.")
+    options = ReadOptions(
+        pdf_engine="pypdf" if engine == "pypdf" else "pdfium",
+        ocr="on" if ocr or config.ocr else "off",
+        passwords=tuple(passwords),
+    )
+    return options if timeout is None else replace(options, timeout=timeout)
+
+
+def _ingest_options(
+    config: CollectionConfig,
+    read: ReadOptions,
+    *,
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
+    prune: bool,
+    dry_run: bool,
+    wait: bool,
+) -> IngestOptions:
+    from ragcli.collection import IngestOptions
+
+    return IngestOptions(
+        prune=prune,
+        dry_run=dry_run,
+        include=tuple(include) if include is not None else config.include,
+        exclude=tuple(exclude) if exclude is not None else config.exclude,
+        read=read,
+        wait=wait,
+    )
+
+
+def _root(path: str) -> Path:
+    """The path as it was named. Checked before a collection is made for it."""
+    if not path or "\0" in path:
+        raise UsageError(f"'{path}' is not a path; name a file or a folder.")
+    root = Path(path).expanduser()
+    if not root.exists():
+        raise InputError(f"{path}: there is no such file or folder.")
+    return root
+
+
+def _run(job: Job, options: IngestOptions, asked: Mapping[str, object], here: Surroundings) -> IngestReport:
+    from ragcli.cli.progress import watched
+    from ragcli.collection import ingest, ingest_jsonl
+
+    target = collection_for(job.name, job.config, asked, here, dry_run=options.dry_run)
+    with target as collection, watched(here.side_screen) as watch:
+
+        def load() -> Encoder:
+            from ragcli.models import load_encoder
+
+            name = collection.settings.encoder
+            return load_encoder(name, engine=here.config.engine, bulk=True, notify=watch.notify)
+
+        options = replace(options, notify=watch.notify)
+        if job.roots:
+            return ingest(collection, job.roots, load, options, watch.listen)
+        return ingest_jsonl(collection, sys.stdin.buffer, load, options, watch.listen)

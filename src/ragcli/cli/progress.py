@@ -1,0 +1,144 @@
+"""How far an ingest is, for a person who watches: files, pages, chunks, chunks a second, and the time left.
+
+The time left is reckoned in chunks, since embedding them is most of the work; how many there will be is guessed
+from the files read so far. (Rich's own estimate starts over whenever the guess changes.) Where nobody watches nothing moves, and a listener that does nothing is given.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from ragcli.cli.terminal import can_animate, note, rich_console, safe_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from ragcli.cli.terminal import Screen
+    from ragcli.collection.events import IngestEvent
+
+_PHASES: Final = (
+    ("checking", "Looking for changes"),
+    ("reading", "Reading and embedding"),
+    ("fitting", "Fitting TF-IDF"),
+    ("compacting", "Tidying up"),
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the events so far add up to."""
+
+    phase: str = "checking"
+    to_read: int = 0
+    files: int = 0
+    pages: int = 0
+    chunks: int = 0
+    done: int = 0
+    embedded: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    def take(self, event: IngestEvent) -> None:
+        """Add one event."""
+        from ragcli.collection import events
+
+        match event:
+            case events.PhaseStarted(phase):
+                self.phase = phase
+                if phase == "reading":
+                    self.since = time.monotonic()
+            case events.FilesPlanned(_, to_read):
+                self.to_read = to_read
+            case events.FileRead(_, _, pages, chunks, _):
+                self.files += 1
+                self.pages += pages
+                self.chunks += chunks
+            case events.ChunksEmbedded(embedded, reused):
+                self.embedded += embedded
+                self.done += embedded + reused
+            case _:
+                pass
+
+    @property
+    def expected(self) -> int | None:
+        """How many chunks there will be, as far as can be told; None before the first file is read."""
+        if not self.files or not self.chunks:
+            return None
+        return max(round(self.chunks * max(self.to_read, self.files) / self.files), self.done)
+
+    def counts(self, now: float) -> str:
+        """Files, pages, chunks, chunks a second and the time left, on one line."""
+        parts = [f"{self.files}/{self.to_read} files"]
+        if self.pages:
+            parts.append(f"{self.pages:,} pages")
+        parts.append(f"{self.done:,} chunks")
+        if self.embedded and now > self.since:
+            parts.append(f"{self.embedded / (now - self.since):.0f}/s")
+        if self.done and self.expected is not None and now > self.since:
+            left = (self.expected - self.done) * (now - self.since) / self.done
+            parts.append(f"{duration(left)} left")
+        return " · ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Seconds as minutes and seconds, or as hours and minutes."""
+    whole = round(seconds)
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What a long piece of work tells: `listen` takes its events, `notify` its remarks."""
+
+    listen: Callable[[IngestEvent], None]
+    notify: Callable[[str], None]
+
+
+@contextmanager
+def watched(screen: Screen) -> Iterator[Watch]:
+    """Show progress on stderr while the body runs, if stderr is a terminal that can."""
+    if not can_animate(sys.stderr):
+        yield Watch(lambda _event: None, note)
+        return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    console = rich_console(sys.stderr, screen, animated=True)
+    progress = Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[counts]}", markup=False),
+        console=console,
+        transient=True,
+        expand=True,
+    )
+    tally = Tally()
+    with progress:
+        task = progress.add_task(_description(tally), total=None, counts="")
+
+        def listen(event: IngestEvent) -> None:
+            tally.take(event)
+            _show(progress, task, tally)
+
+        yield Watch(listen, lambda sentence: console.print(f"ragcli: {safe_line(sentence)}", soft_wrap=True))
+
+
+def _show(progress: Progress, task: TaskID, tally: Tally) -> None:
+    reading = tally.phase == "reading"
+    progress.update(
+        task,
+        description=_description(tally),
+        counts=tally.counts(time.monotonic()) if reading and tally.to_read else "",
+        completed=tally.done if reading else 0,
+        total=tally.expected if reading else None,
+    )
+
+
+def _description(tally: Tally) -> str:
+    return dict(_PHASES).get(tally.phase, tally.phase)

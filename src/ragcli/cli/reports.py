@@ -1,0 +1,109 @@
+"""What an ingest or a reindex has to say when it is done: one line, then what went wrong, then what to know."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from ragcli.cli.tables import Column, counted, table
+from ragcli.cli.terminal import note, write
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ragcli.cli.options import Surroundings
+    from ragcli.collection import IngestReport
+    from ragcli.records import Failure
+
+# Every failure is shown; of remarks on documents that were taken in, so many, and the number of the others.
+_MOST_WARNINGS: Final = 20
+
+
+def show_report(report: IngestReport, here: Surroundings) -> None:
+    """Write the summary to stdout, and failures and remarks to stderr."""
+    write(summary(report) + "\n")
+    if report.dry_run:
+        _show_plan(report)
+    _show_failures("Failed", report.failures, here)
+    _show_failures("Remarks", report.warnings[:_MOST_WARNINGS], here)
+    if len(report.warnings) > _MOST_WARNINGS:
+        note(f"{len(report.warnings) - _MOST_WARNINGS} more remarks; --json lists all of them.")
+    if report.gone:
+        note(f"{counted(len(report.gone), 'document')} no longer on the disk; --prune drops what is gone.")
+
+
+def summary(report: IngestReport) -> str:
+    """The whole run in one line."""
+    parts = [
+        f"{len(group)} {word}"
+        for group, word in (
+            (report.added, "added"),
+            (report.changed, "changed"),
+            (report.moved, "moved"),
+            (report.removed, "removed"),
+        )
+        if group
+    ]
+    if report.unchanged:
+        parts.append(f"{report.unchanged} unchanged")
+    if report.failures:
+        parts.append(f"{len(report.failures)} failed")
+    if skipped := sum(report.skipped.values()):
+        kinds = ", ".join(sorted(report.skipped, key=lambda kind: -report.skipped[kind])[:4])
+        parts.append(f"{skipped} skipped ({kinds})")
+    done = ", ".join(parts) or "nothing to do"
+    if report.dry_run:
+        return f"{report.collection}: would have {done}."
+    work = f"; {counted(report.pages, 'page')}, {counted(report.chunks, 'chunk')}" if report.chunks else ""
+    rate = f" ({report.embedded / report.seconds:.0f} chunks/s)" if report.embedded and report.seconds > 1 else ""
+    halted = ", then interrupted" if report.interrupted else ""
+    return f"{report.collection}: {done}{work} in {report.seconds:.1f} s{rate}{halted}."
+
+
+def report_record(report: IngestReport) -> dict[str, object]:
+    """The report as JSON has it."""
+
+    def told(failures: Sequence[Failure]) -> list[dict[str, object]]:
+        return [{"source": each.source, "reason": each.reason} for each in failures]
+
+    return {
+        "collection": report.collection,
+        "added": report.added,
+        "changed": report.changed,
+        "moved": [{"from": before, "to": after} for before, after in report.moved],
+        "removed": report.removed,
+        "gone": report.gone,
+        "unchanged": report.unchanged,
+        "failures": told(report.failures),
+        "warnings": told(report.warnings),
+        "skipped": report.skipped,
+        "documents": report.documents,
+        "pages": report.pages,
+        "chunks": report.chunks,
+        "embedded": report.embedded,
+        "reused": report.reused,
+        "seconds": round(report.seconds, 3),
+        "generation": report.generation,
+        "dry_run": report.dry_run,
+        "interrupted": report.interrupted,
+    }
+
+
+def _show_plan(report: IngestReport) -> None:
+    for word, sources in (("add", report.added), ("change", report.changed), ("remove", report.removed)):
+        for source in sources:
+            write(f"  would {word} {_safe(source)}\n")
+    for before, after in report.moved:
+        write(f"  would move {_safe(before)} to {_safe(after)}\n")
+
+
+def _safe(source: str) -> str:
+    from ragcli.cli.terminal import safe_line
+
+    return safe_line(source)
+
+
+def _show_failures(title: str, failures: Sequence[Failure], here: Surroundings) -> None:
+    if failures:
+        rows = [(each.source, each.reason) for each in failures]
+        sys.stderr.write(table(here.side_screen, (Column("Document"), Column("Reason")), rows, title=title))

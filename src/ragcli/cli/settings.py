@@ -1,0 +1,79 @@
+"""What is settled when a collection is made: the options for it, and how they meet what is there already."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from ragcli.cli.options import Surroundings
+    from ragcli.collection import Collection
+    from ragcli.config import CollectionConfig
+
+ChunkSize = Annotated[
+    int | None, typer.Option("--chunk-size", metavar="N", help="Characters in a chunk (1200).", show_default=False)
+]
+Overlap = Annotated[
+    int | None, typer.Option("--overlap", metavar="N", help="Characters that the next chunk repeats (200).")
+]
+EncoderName = Annotated[
+    str | None,
+    typer.Option("--encoder", metavar="MODEL", help="Makes vectors of texts: a name on the hub, or a folder."),
+]
+TokenVectors = Annotated[
+    str | None,
+    typer.Option("--token-vectors", metavar="bits|none", help="Keep token vectors for reranking, or make them anew."),
+]
+Context = Annotated[
+    str | None,
+    typer.Option("--context", metavar="none|title|heading", help="What is embedded before a chunk's text (heading)."),
+]
+
+
+def absolute_model(name: str | None) -> str | None:
+    """A model named by a folder, by its absolute path, so that it is found from anywhere later on."""
+    if name and "\0" not in name and Path(name).expanduser().is_dir():
+        return str(Path(name).expanduser().absolute())
+    return name
+
+
+@contextmanager
+def collection_for(
+    name: str, config: CollectionConfig, asked: Mapping[str, Any], here: Surroundings, *, dry_run: bool = False
+) -> Iterator[Collection]:
+    """The collection of that name as it is, or a new one with the settings asked for.
+
+    A dry run gets a new one that goes when it ends, and one that stays empty because of an error, such as a
+    mistyped model, goes too. Raises CollectionError when the collection is there and was
+    made with other settings than the options or the configuration ask for, UsageError when none can have them.
+    """
+    from ragcli.collection import Collection, check_name, list_collections
+
+    given = {field: value for field, value in asked.items() if value is not None}
+    if check_name(name) in list_collections(here.data_dir):
+        collection = here.collection(name)
+        stated = {field: getattr(config.settings, field) for field in config.asked} | given
+        collection.check_settings(**stated)
+        yield collection
+        return
+    wanted = replace(config.settings, **given)
+    if not dry_run:
+        made = Collection.create(here.data_dir, name, wanted)
+        try:
+            yield made
+        except Exception:
+            info = made.info()
+            if not info.documents and not info.failures:
+                made.delete()
+            raise
+        return
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="ragcli-") as folder:
+        yield Collection.create(Path(folder), name, wanted)

@@ -1,0 +1,216 @@
+"""What only a real process shows: exit codes, closed pipes, signals, terminals, odd locales, completion."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+
+def environment(data: Path, **more: str) -> dict[str, str]:
+    base = {
+        key: value for key, value in os.environ.items() if not key.startswith(("RAGCLI_", "NO_COLOR", "LC_", "LANG"))
+    }
+    return {
+        **base,
+        "RAGCLI_DATA_DIR": str(data),
+        "RAGCLI_CACHE_DIR": str(data.parent / "cache"),
+        "HOME": str(data.parent),
+        "HF_HUB_OFFLINE": "1",
+        "OMP_NUM_THREADS": "1",
+        "LC_ALL": "C.UTF-8",
+        **more,
+    }
+
+
+def run(data: Path, *arguments: str, text: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ragcli", *arguments],
+        capture_output=True,
+        input=text,
+        encoding="utf-8",
+        env=environment(data, **more),
+        cwd=data.parent,
+        check=False,
+        timeout=120,
+    )
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a collection that needs no model."""
+    folder = tmp_path_factory.mktemp("process")
+    lines = [
+        json.dumps(
+            {
+                "id": f"r{number}",
+                "title": "Nasty \x1b[31m title",
+                "text": f"energy {number} \u202e漢字 [bold]x[/bold] " * 9,
+            }
+        )
+        for number in range(300)
+    ]
+    done = run(folder / "data", "ingest", "-", "-c", "records", "--encoder", "none", text="\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    return folder / "data"
+
+
+def test_a_reader_that_leaves_early_is_no_error(data: Path) -> None:
+    for arguments in (["grep", "energy", "--all"], ["grep", "energy", "--all", "--json"], ["documents"]):
+        with subprocess.Popen(
+            [sys.executable, "-m", "ragcli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(data),
+            cwd=data.parent,
+        ) as process:
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdout.read(10)
+            process.stdout.close()
+            errors = process.stderr.read()
+            assert process.wait(60) == 0
+            assert errors == b""
+
+
+def test_exit_codes_reach_the_shell(data: Path) -> None:
+    assert run(data, "grep", "energy 7").returncode == 0
+    assert run(data, "grep", "perpetual motion").returncode == 1
+    assert run(data, "grep").returncode == 2
+    assert run(data, "grep", "x", "-c", "missing").returncode == 3
+
+
+def test_data_goes_to_stdout_and_everything_else_to_stderr(data: Path) -> None:
+    done = run(data, "grep", "energy", "--max-hits", "3", "--json")
+    assert len(json.loads(done.stdout)) == 3
+    assert done.stderr.startswith("ragcli: there are more than 3 hits")
+
+
+def test_a_locale_without_unicode_gets_question_marks_and_valid_json(data: Path) -> None:
+    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": "ascii"}
+    done = run(data, "grep", "energy 7", "--max-hits", "1", **plain)
+    assert done.returncode == 0, done.stderr
+    assert "energy 7" in done.stdout
+    hits = json.loads(run(data, "grep", "energy 7", "--max-hits", "1", "--json", **plain).stdout)
+    assert "漢字" in hits[0]["snippet"]
+
+
+def on_terminal(data: Path, *arguments: str, columns: int = 80, **more: str) -> tuple[int, str]:
+    """Run ragcli on a terminal of its own and give its exit code and all that the terminal received."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragcli", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment(data, TERM="xterm", COLUMNS=str(columns), **more),
+        cwd=data.parent,
+    )
+    os.close(theirs)
+    received = b""
+    while True:
+        ready, _, _ = select.select([ours], [], [], 60)
+        try:
+            piece = os.read(ours, 65536) if ready else b""
+        except OSError:
+            piece = b""
+        if not piece:
+            break
+        received += piece
+    os.close(ours)
+    return process.wait(60), received.decode("utf-8")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["query", "energy 7", "--pipeline", "bm25"],
+        ["query", "energy 7", "--pipeline", "bm25", "--json"],
+        ["grep", "energy 7"],
+        ["show", "r7"],
+        ["show", "r7:0"],
+        ["documents"],
+        ["query", "energy 7", "--pipeline", "bm25", "--explain"],
+    ],
+)
+def test_nothing_from_a_document_reaches_the_terminal_raw(data: Path, arguments: list[str]) -> None:
+    import re
+
+    code, received = on_terminal(data, *arguments)
+    assert code == 0, received
+    assert "\u202e" not in received
+    styles = re.sub(r"\x1b\[[0-9;]*m", "", received)
+    assert "\x1b" not in styles
+    # The title's own red never arrives: the only reds are ours, around a match.
+    assert "\x1b[31m" not in received
+
+
+def test_colour_comes_with_a_terminal_and_goes_with_no_color(data: Path) -> None:
+    assert "\x1b[1;31menergy 7\x1b[0m" in on_terminal(data, "grep", "energy 7")[1]
+    assert "\x1b" not in on_terminal(data, "grep", "energy 7", NO_COLOR="1")[1]
+    assert "\x1b" not in run(data, "grep", "energy 7").stdout
+
+
+def test_lines_on_a_terminal_keep_to_its_width(data: Path) -> None:
+    _, received = on_terminal(data, "grep", "energy 7", columns=50, NO_COLOR="1")
+    lines = received.replace("\r", "").split("\n")
+    assert max(len(line) for line in lines) <= 50
+    assert len(lines) > 5
+
+
+def test_ctrl_c_ends_a_call_within_a_second_and_says_so(data: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ragcli", "ingest", "-", "-c", "slow", "--encoder", "none"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(data),
+        cwd=data.parent,
+        text=True,
+    )
+    assert process.stdin is not None
+    process.stdin.write('{"id": "a", "text": "first"}\n')
+    process.stdin.flush()
+    # It waits for more lines now; what it does while starting is Python's own and not looked at.
+    time.sleep(2)
+    started = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert time.monotonic() - started < 3
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+    assert "interrupted" in out + err
+
+
+def test_it_is_a_module_and_a_program(data: Path) -> None:
+    from ragcli import __version__
+
+    assert run(data, "--version").stdout == f"ragcli {__version__}\n"
+    program = Path(sys.executable).with_name("ragcli")
+    if importlib.util.find_spec("ragcli") and program.exists():
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
+        assert done.stdout == f"ragcli {__version__}\n"
+
+
+def test_the_shell_can_complete_commands_options_and_collections(data: Path) -> None:
+    def completed(words: str) -> list[str]:
+        done = run(data, _RAGCLI_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(words.split(" ")) - 1))
+        return [line.split(",")[-1] for line in done.stdout.split()]
+
+    assert "query" in completed("ragcli qu")
+    assert "--max-per-source" in completed("ragcli query x --max")
+    assert "records" in completed("ragcli grep x -c rec")
+    assert "hybrid" in completed("ragcli query x --pipeline hy")
+    script = run(data, "--show-completion", SHELL="/bin/bash")
+    assert "ragcli" in script.stdout + script.stderr
