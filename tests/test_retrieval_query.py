@@ -179,7 +179,7 @@ def test_a_question_of_blanks_and_an_unknown_pipeline_are_usage_errors(notes: Co
 
 def test_grep_finds_a_phrase_across_a_line_break_once(tmp_path: Path, encoder: str) -> None:
     text = "filler text. " * 12 + "negative average\nnull energy stands here. " + "more filler text. " * 12
-    collection = make(tmp_path, "wide", {"wide.txt": text}, encoder, chunk_size=120, overlap=60)
+    collection = make(tmp_path, "wide", {"wide.txt": text}, encoder, chunk_size=140, overlap=90)
     with collection.snapshot() as snapshot:
         document = next(iter(snapshot.texts()))
     text = document.text
