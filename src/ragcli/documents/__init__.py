@@ -1,0 +1,52 @@
+"""Files in, documents and chunks out.
+
+`discover` finds the files, `read_files` reads them in worker processes (`read_file` in this one, `read_jsonl` lines
+from anywhere), and `chunk_document` cuts a document into passages. The names are loaded when they are first used,
+so that importing this package costs nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ragcli.documents.chunking import chunk_document, embedding_text
+    from ragcli.documents.discover import Discovery, FoundFile, discover
+    from ragcli.documents.jsonl import read_jsonl
+    from ragcli.documents.read import SUFFIXES, ReadOptions, kind_of, read_file
+    from ragcli.documents.workers import read_files
+
+__all__ = [
+    "SUFFIXES",
+    "Discovery",
+    "FoundFile",
+    "ReadOptions",
+    "chunk_document",
+    "discover",
+    "embedding_text",
+    "kind_of",
+    "read_file",
+    "read_files",
+    "read_jsonl",
+]
+
+_HOMES = {
+    "SUFFIXES": "read",
+    "Discovery": "discover",
+    "FoundFile": "discover",
+    "ReadOptions": "read",
+    "chunk_document": "chunking",
+    "discover": "discover",
+    "embedding_text": "chunking",
+    "kind_of": "read",
+    "read_file": "read",
+    "read_files": "workers",
+    "read_jsonl": "jsonl",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,163 @@
+"""Which files there are to read.
+
+Nothing is opened here. Folders are walked without following links out of them, so that a link to the home folder
+doesn't bring in the home folder; a file that is linked twice is one file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from ragcli.documents.read import SUFFIXES, kind_of, shown
+from ragcli.errors import InputError, UsageError
+
+__all__ = ["SUFFIXES", "Discovery", "FoundFile", "discover"]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundFile:
+    """A file to read. `path` is absolute; `source` is what people see: the path within the folder they named."""
+
+    path: Path
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    """The files, sorted by source, and how many were passed over, by suffix or reason (".docx", "hidden")."""
+
+    files: tuple[FoundFile, ...]
+    skipped: Mapping[str, int]
+
+
+def discover(roots: Sequence[Path], *, include: Sequence[str] = (), exclude: Sequence[str] = ()) -> Discovery:
+    """The readable files among `roots` and in the folders among them.
+
+    A glob with a slash matches the whole path within its root, one without matches a name; `**` spans folders, `*`
+    and `?` don't. An excluded folder is not entered. A file named by itself is taken whatever the globs say.
+    Raises InputError for a root that isn't there.
+    """
+    chosen, refused = _matcher(include), _matcher(exclude)
+    skipped: Counter[str] = Counter()
+    found: dict[str, FoundFile] = {}
+    for root in roots:
+        absolute = Path(os.path.abspath(root))  # noqa: PTH100 (resolve() would replace the user's links by their targets)
+        try:
+            mode = absolute.stat().st_mode
+        except OSError as error:
+            raise InputError(f"{shown(root)} cannot be read: {error.strerror or error}.") from error
+        if stat.S_ISDIR(mode):
+            files: Iterator[FoundFile] = _walk(absolute, chosen if include else None, refused, skipped)
+        elif not stat.S_ISREG(mode):
+            raise InputError(f"{shown(root)} is neither a file nor a folder.")
+        else:
+            files = iter([FoundFile(absolute, shown(Path(absolute.name)))])
+        for file in files:
+            if kind_of(file.path) is None:
+                skipped[file.path.suffix.lower() or "no suffix"] += 1
+                continue
+            found.setdefault(os.path.realpath(file.path), file)
+    return Discovery(tuple(sorted(found.values(), key=_order)), MappingProxyType(dict(sorted(skipped.items()))))
+
+
+def _order(file: FoundFile) -> tuple[str, bytes]:
+    return file.source, os.fsencode(file.path)
+
+
+def _walk(
+    root: Path, chosen: re.Pattern[str] | None, refused: re.Pattern[str], skipped: Counter[str]
+) -> Iterator[FoundFile]:
+    """Files under the root: each folder's own before those that it reaches by a link."""
+    top = os.path.realpath(root)
+    entered = {_identity(os.stat(root))}  # noqa: PTH116
+    waiting: list[tuple[Path, str]] = [(root, "")]
+    linked: list[tuple[Path, str]] = []
+    while waiting or linked:
+        folder, within = waiting.pop() if waiting else linked.pop(0)
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            skipped["unreadable"] += 1
+            continue
+        for entry in entries:
+            source = f"{within}{entry.name}"
+            try:
+                what = entry.stat()
+            except OSError:
+                skipped["broken link" if entry.is_symlink() else "unreadable"] += 1
+                continue
+            if entry.name.startswith("."):
+                skipped["hidden"] += 1
+            elif refused.match(source):
+                skipped["excluded"] += 1
+            elif stat.S_ISDIR(what.st_mode):
+                if entry.is_symlink() and not _inside(os.path.realpath(entry.path), top):
+                    skipped["linked folder outside"] += 1
+                elif _identity(what) in entered:
+                    skipped["linked twice"] += 1
+                else:
+                    entered.add(_identity(what)) if not entry.is_symlink() else None
+                    (linked if entry.is_symlink() else waiting).append((Path(entry.path), f"{source}/"))
+            elif not stat.S_ISREG(what.st_mode):
+                skipped["not a file"] += 1
+            elif chosen is not None and not chosen.match(source):
+                skipped["not included"] += 1
+            else:
+                yield FoundFile(Path(entry.path), shown(Path(source)))
+
+
+def _identity(what: os.stat_result) -> tuple[int, int]:
+    return what.st_dev, what.st_ino
+
+
+def _inside(path: str, top: str) -> bool:
+    return path == top or path.startswith(top.rstrip(os.sep) + os.sep)
+
+
+def _matcher(globs: Sequence[str]) -> re.Pattern[str]:
+    """One expression for all the globs; for none, one that matches nothing."""
+    return re.compile("|".join(f"(?:{_translated(glob)})" for glob in globs) or r"(?!)", re.DOTALL)
+
+
+def _translated(glob: str) -> str:
+    """A glob as a regular expression for a path within its root."""
+    body = glob.strip("/").removeprefix("./")
+    if not body:
+        raise UsageError(f"The glob {glob!r} matches nothing.")
+    anywhere = "/" not in body
+    out: list[str] = []
+    place = 0
+    while place < len(body):
+        character = body[place]
+        if body.startswith("**/", place):
+            out.append("(?:[^/]+/)*")
+            place += 3
+            continue
+        if body.startswith("**", place):
+            out.append(".*")
+            place += 2
+            continue
+        if character == "*":
+            out.append("[^/]*")
+        elif character == "?":
+            out.append("[^/]")
+        elif character == "[" and (end := body.find("]", place + 2)) > 0:
+            inside = body[place + 1 : end].replace("\\", "\\\\")
+            out.append(f"[{'^' + inside[1:] if inside[0] in '!^' else inside}]")
+            place = end
+        else:
+            out.append(re.escape(character))
+        place += 1
+    pattern = "".join(out)
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"The glob {glob!r} is not one: {error}.") from error
+    return rf"(?:.*/)?{pattern}\Z" if anywhere else rf"{pattern}\Z"

@@ -1,0 +1,63 @@
+"""The one noun between the PDF engines and the layout: a printed line.
+
+PDFium, pypdf and the OCR engine know different things about a page. Each says it in `Line`s, so that everything
+after them (columns, running heads, paragraphs, headings) is written once and is tested without a PDF.
+
+Coordinates are PDF points in an upright page: x grows to the right, y grows upwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SOFT_HYPHEN = "\u00ad"
+"""What every engine's line-end hyphen becomes in `Line.text`: `text` ends with it where a word goes on below."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One printed line, or a piece of one: its words, left and right edge, baseline, and font size in points."""
+
+    text: str
+    x0: float
+    x1: float
+    baseline: float
+    size: float
+    bold: bool = False
+
+    @property
+    def broken(self) -> bool:
+        """True if the last word goes on in the next line."""
+        return self.text.endswith(SOFT_HYPHEN)
+
+
+@dataclass(frozen=True, slots=True)
+class PageLines:
+    """A page as an engine read it: lines in reading order, and the page's width and height in points.
+
+    `placed` is False when the engine knows no positions; the lines then carry text only.
+    """
+
+    lines: tuple[Line, ...]
+    width: float
+    height: float
+    label: str | None = None
+    placed: bool = True
+    aside: tuple[str, ...] = ()
+    """Texts that run in another direction than the page's, such as arXiv's stamp in the margin."""
+
+
+def median_size(pages: Sequence[PageLines]) -> float:
+    """The font size in which most of the document's letters are set; 0 if no engine told."""
+    weight: dict[float, int] = {}
+    for page in pages:
+        for line in page.lines:
+            size = round(2 * line.size) / 2
+            weight[size] = weight.get(size, 0) + len(line.text)
+    total, passed = sum(weight.values()), 0
+    for size in sorted(weight):
+        passed += weight[size]
+        if 2 * passed >= total:
+            return size
+    return 0.0

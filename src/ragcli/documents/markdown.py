@@ -1,0 +1,150 @@
+"""Markdown: the text as its author wrote it, with its front matter, headings and code fences understood.
+
+The text keeps its markup. Only blocks are parsed: the inline rules cost most of markdown-it's time, and hostile text
+can make them cost far more, while nothing in a chunk depends on what is bold.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from ragcli.documents.characters import plain
+from ragcli.documents.plain import decoded, emptiness, listed, year_in
+from ragcli.documents.read import shown
+from ragcli.records import Document, Heading, MetadataValue
+
+_YAML = re.compile(r"\A---[ \t]*\n(.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
+_TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?)(?:^|\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
+_LONGEST_FRONT = 65_536
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+_EMPHASIS = re.compile(r"(\*{1,3}|_{1,3}|`+|~~)(?=\S)(.+?)(?<=\S)\1")
+_ANCHOR = re.compile(r"\s*\{[#.][^}]*\}\s*$")
+
+
+def read_markdown(data: bytes, path: Path) -> Document:
+    """A markdown file. Front matter in YAML or TOML becomes metadata and leaves the text."""
+    text = decoded(data, shown(path)).replace("\r\n", "\n").replace("\r", "\n")
+    front, text, warnings = _front_matter(text)
+    text, joins = plain(text)
+    headings, spans = _blocks(text)
+    metadata = typed_metadata(front)
+    title = front.get("title")
+    first = next((heading.title for heading in headings if heading.level == 1), None)
+    return Document(
+        text=text,
+        kind="markdown",
+        title=str(title) if isinstance(title, str | int | float) and str(title).strip() else first,
+        metadata=metadata,
+        headings=headings,
+        joins=joins,
+        spans=spans,
+        warnings=(*warnings, *emptiness(text)),
+    )
+
+
+def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]]:
+    """The front matter, the text after it, and a warning if it can't be read; it is then left in the text."""
+    found = _YAML.match(text[:_LONGEST_FRONT])
+    if found is not None:
+        import yaml
+
+        try:
+            front = yaml.safe_load(found.group(1)) or {}
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            return {}, text, (f"front matter is not YAML: {' '.join(str(error).split())[:120]}",)
+        if isinstance(front, Mapping):
+            return front, text[found.end() :], ()
+        return {}, text, ()  # a rule and some text, no front matter
+    found = _TOML.match(text[:_LONGEST_FRONT])
+    if found is not None:
+        import tomllib
+
+        try:
+            return tomllib.loads(found.group(1)), text[found.end() :], ()
+        except tomllib.TOMLDecodeError as error:
+            return {}, text, (f"front matter is not TOML: {error}",)
+    return {}, text, ()
+
+
+def typed_metadata(front: Mapping[str, object]) -> dict[str, MetadataValue]:
+    """Front matter, or a record's fields, as metadata: the common names made alike, the rest as it is."""
+    out: dict[str, MetadataValue] = {}
+    for key, value in front.items():
+        name = str(key).strip().lower()
+        if name == "title" or value is None:
+            continue
+        if name in ("author", "authors"):
+            out["authors"] = listed(value)
+        elif name in ("tags", "keywords"):
+            out["keywords"] = [*_strings(out.get("keywords")), *listed(value)]
+        elif name in ("date", "year", "published") and (year := year_in(value)) is not None:
+            out["year"] = year
+            if name == "date":
+                out["date"] = str(value)
+        else:
+            known = metadata_value(value)
+            if known is not None:
+                out[name if name in ("doi", "arxiv") else str(key)] = known
+    return out
+
+
+def _strings(value: MetadataValue | None) -> list[str]:
+    return value if isinstance(value, list) else []
+
+
+def metadata_value(value: object) -> MetadataValue | None:
+    """A value as metadata can hold it; what has no such form is kept as JSON text."""
+    if isinstance(value, str):
+        return plain(value)[0]
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else str(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dt.date | dt.time):
+        return value.isoformat()
+    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
+        return [plain(str(item))[0] for item in value]
+    try:
+        return plain(json.dumps(value, ensure_ascii=False, default=str))[0]
+    except (ValueError, RecursionError, TypeError):
+        return None
+
+
+def _blocks(text: str) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]]:
+    """Headings, and the ranges of code blocks and tables."""
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark").enable("table")
+    parser.core.ruler.enableOnly(["normalize", "block"])
+    starts = [0]
+    for line in text.split("\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    starts[-1] = len(text)
+    headings: list[Heading] = []
+    spans: list[tuple[int, int]] = []
+    tokens = parser.parse(text)
+    for index, token in enumerate(tokens):
+        if token.map is None or token.level:
+            continue
+        first, after = token.map
+        if token.type == "heading_open":
+            title = _words(tokens[index + 1].content)
+            if title:
+                headings.append(Heading(int(token.tag[1:]), title, starts[first]))
+        elif token.type in ("fence", "code_block", "table_open"):
+            spans.append((starts[first], min(starts[min(after, len(starts) - 1)], len(text))))
+    return tuple(headings), tuple(spans)
+
+
+def _words(content: str) -> str:
+    """A heading without its markup."""
+    content = _ANCHOR.sub("", content)
+    content = _LINK.sub(r"\1", content)
+    return " ".join(_EMPHASIS.sub(r"\2", content).split())

@@ -1,0 +1,270 @@
+"""A PDF page as lines, by PDFium.
+
+PDFium gives a page's text in one call and a character's box in another. A call per character costs as much as
+parsing the page, so this asks for four characters of each line: the first and last for the left and right edge, the
+middle one for size and height, and one near the end to tell a heading from one that runs into its paragraph. Only
+where those contradict each other is a line read character by character: a line that ends left of where it began has
+run into the next column.
+
+Text in PDFium's own order is nearly always right, columns included, because it is the order in which the typesetter
+wrote it. What it gets wrong is mended here and in `columns`: lines that span the gutter, words run together where a
+font's space is narrower than PDFium expects, and text that runs up the margin.
+
+PDFium puts U+FFFE (U+0002 in its other text calls) in place of a line-end hyphen, and no line break after it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
+
+_BREAK = re.compile("\r\n|\ufffe")
+_LONG_WORD = re.compile(r"[^\W\d_]{12,}")
+_SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
+_BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
+_TYPICAL_SIZE = 2.1
+"""A font's size over its letters' mean width, for fonts that don't tell their size."""
+_WORD_GAP = 0.18
+"""A gap wider than this part of the font size, inside what PDFium takes for one word, is a space it missed."""
+
+
+_Direction = tuple[int, int]
+"""(1, 0) is left to right, (0, 1) is upwards."""
+
+
+class PageReader:
+    """Reads the lines of one page after another. Holds the C buffers, so make one per document."""
+
+    def __init__(self) -> None:
+        import pypdfium2.raw as raw
+
+        self._raw: Any = raw
+        self._rect = raw.FS_RECTF()
+        self._matrix = raw.FS_MATRIX()
+        self._name = ctypes.create_string_buffer(256)
+        self._flags = ctypes.c_int()
+        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._count = 0
+        self.mending_since: int | None = None
+        """How many pages were read before words were seen that run together. From then on they are parted."""
+
+    def read(self, page: Any, label: str | None) -> PageLines:
+        """The page's lines in PDFium's order, upright."""
+        self._count += 1
+        width, height = page.get_size()
+        textpage = page.get_textpage()
+        try:
+            pieces = list(self._pieces(textpage))
+        finally:
+            textpage.close()
+        return _upright(pieces, width, height, label)
+
+    def _pieces(self, textpage: Any) -> Iterator[tuple[Line, _Direction]]:
+        raw = self._raw
+        handle = textpage.raw
+        count = raw.FPDFText_CountChars(handle)
+        if count <= 0:
+            return
+        buffer = (ctypes.c_ushort * (2 * count + 2))()
+        written = raw.FPDFText_GetText(handle, 0, count, buffer)
+        text = bytes(memoryview(buffer).cast("B")[: 2 * max(0, written - 1)]).decode("utf-16-le", "surrogatepass")
+        if not text:
+            return
+        wide = max(text) > "\uffff"
+        last = raw.FPDFText_GetCharIndexFromTextIndex(handle, len(text) - 1)
+        page = _PageText(handle, text, wide, same=not wide and last == len(text) - 1)
+        position = 0
+        while position <= len(text):
+            found = _BREAK.search(text, position)
+            end, after = (found.start(), found.end()) if found else (len(text), len(text) + 1)
+            soft = found is not None and found.group() == "\ufffe"
+            start, stop = _stripped(text, position, end)
+            if start < stop:
+                yield from self._lines(page, start, stop, soft=soft)
+            position = after
+
+    def _box(self, page: _PageText, position: int) -> Any:
+        self._raw.FPDFText_GetLooseCharBox(page.handle, self._index(page, position), self._rect)
+        return self._rect
+
+    def _index(self, page: _PageText, position: int) -> int:
+        """PDFium's number for a character of the text."""
+        if page.same:
+            return position
+        if page.wide:
+            position = len(page.text[:position].encode("utf-16-le", "surrogatepass")) // 2
+        return int(self._raw.FPDFText_GetCharIndexFromTextIndex(page.handle, position))
+
+    def _lines(self, page: _PageText, start: int, end: int, *, soft: bool) -> Iterator[tuple[Line, _Direction]]:
+        """The line text[start:end]; or several, where PDFium missed that it goes on in another column."""
+        raw, text = self._raw, page.text
+        middle = (start + end) // 2
+        if text[middle].isspace():
+            middle += 1
+        index = self._index(page, middle)
+        size = self._size(page, index)
+        direction = _direction(self._matrix.a, self._matrix.b)
+        raw.FPDFText_GetCharOrigin(page.handle, index, self._x, self._y)
+        left, _, _ = _edges(self._box(page, start), direction)
+        _, right, _ = _edges(self._box(page, end - 1), direction)
+        near, far, height = _edges(self._box(page, middle), direction)
+        if size < 0.6 * height or size <= 0:  # a bitmap font, whose own numbers mean nothing
+            size = _TYPICAL_SIZE * abs(right - left) / (end - start) if end - start > 3 else height
+        if right < left - size:
+            cut = self._jump(page, start, end, direction, size)
+            if cut is not None:
+                yield from self._lines(page, *_stripped(text, start, cut), soft=False)
+                yield from self._lines(page, *_stripped(text, cut, end), soft=soft)
+                return
+        late = self._index(page, end - 1 - (end - start) // 8)
+        bold = self._bold(page, index) and self._bold(page, late)
+        if end - start > 15 and 0.4 * size < (late_size := self._size(page, late)) < size:
+            size = late_size  # a heading that runs into its paragraph
+        piece = text[start:end]
+        if self.mending_since is None and self._runs_together(page, start, end, size):
+            self.mending_since = self._count
+        if self.mending_since is not None:
+            piece = self._spaced(page, start, end, size)
+        if " j" in piece and len(piece) == end - start:
+            piece = self._unspaced(page, start, end, size)
+        if soft:
+            piece += SOFT_HYPHEN
+        baseline = self._x.value if direction[1] else self._y.value
+        line = Line(piece, min(left, near), max(right, far), baseline, max(size, 0.1), bold)
+        yield line, direction
+
+    def _size(self, page: _PageText, index: int) -> float:
+        """The size the character is printed in; leaves its matrix in `_matrix`."""
+        matrix = self._matrix
+        self._raw.FPDFText_GetMatrix(page.handle, index, matrix)
+        return float(self._raw.FPDFText_GetFontSize(page.handle, index) * (matrix.c**2 + matrix.d**2) ** 0.5)
+
+    def _bold(self, page: _PageText, index: int) -> bool:
+        if self._raw.FPDFText_GetFontWeight(page.handle, index) >= 600:
+            return True
+        self._raw.FPDFText_GetFontInfo(page.handle, index, self._name, 255, self._flags)
+        return bool(_BOLD.search(self._name.value.decode("latin-1")))
+
+    def _jump(self, page: _PageText, start: int, end: int, direction: _Direction, size: float) -> int | None:
+        """Where in text[start:end] the pen went back by more than three letters after a space."""
+        previous = _edges(self._box(page, start), direction)[0]
+        for position in range(start + 1, end):
+            if page.text[position].isspace():
+                continue
+            here = _edges(self._box(page, position), direction)[0]
+            if here < previous - 3 * size and page.text[position - 1].isspace():
+                return position
+            previous = here
+        return None
+
+    def _runs_together(self, page: _PageText, start: int, end: int, size: float) -> bool:
+        """True if a word of the line is so long that it may be two, and its letters' distances say so."""
+        return any(
+            self._spaced(page, word.start(), word.end(), size) != word.group()
+            for word in _LONG_WORD.finditer(page.text, start, end)
+        )
+
+    def _unspaced(self, page: _PageText, start: int, end: int, size: float) -> str:
+        """text[start:end] without the spaces PDFium sees before a j, which in some fonts reaches to the left."""
+        out: list[str] = []
+        done = start
+        for found in _SPACED_J.finditer(page.text, start, end):
+            right = self._box(page, found.start() - 1).right
+            if self._box(page, found.end()).left - right < _WORD_GAP * size:
+                out.append(page.text[done : found.start()])
+                done = found.end()
+        out.append(page.text[done:end])
+        return "".join(out)
+
+    def _spaced(self, page: _PageText, start: int, end: int, size: float) -> str:
+        """text[start:end] with the spaces PDFium missed: gaps between letters far wider than the others."""
+        text = page.text
+        gaps: list[tuple[int, float]] = []
+        previous: float | None = None
+        for position in range(start, end):
+            if text[position].isspace():
+                previous = None
+                continue
+            box = self._box(page, position)
+            if previous is not None:
+                gaps.append((position, box.left - previous))
+            previous = box.right
+        if not gaps or abs(median(gap for _, gap in gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
+            return text[start:end]
+        out: list[str] = []
+        done = start
+        for position, gap in gaps:
+            if gap > _WORD_GAP * size and text[position].isalpha() and text[position - 1].isalpha():
+                out += text[done:position], " "
+                done = position
+        out.append(text[done:end])
+        return "".join(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _PageText:
+    """A page's text. PDFium counts UTF-16 units and Python code points; `wide` says that they differ here.
+
+    PDFium's characters are numbered apart from its text, which leaves some out; `same` says that it doesn't here.
+    """
+
+    handle: Any
+    text: str
+    wide: bool
+    same: bool
+
+
+def _edges(box: Any, direction: _Direction) -> tuple[float, float, float]:
+    """Where a character's box begins and ends along its own writing direction, and its height across that."""
+    if direction == (1, 0):
+        return box.left, box.right, box.top - box.bottom
+    if direction == (-1, 0):
+        return -box.right, -box.left, box.top - box.bottom
+    if direction == (0, 1):
+        return box.bottom, box.top, box.right - box.left
+    return -box.top, -box.bottom, box.right - box.left
+
+
+def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while end > start and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def _direction(a: float, b: float) -> _Direction:
+    """The writing direction, to the nearest right angle."""
+    if abs(a) >= abs(b):
+        return (1, 0) if a >= 0 else (-1, 0)
+    return (0, 1) if b > 0 else (0, -1)
+
+
+def _upright(pieces: list[tuple[Line, _Direction]], width: float, height: float, label: str | None) -> PageLines:
+    """Turns the page so that most of its text runs left to right, and sets aside what then still runs otherwise.
+
+    Lines come with positions along and across their own direction; what remains is to shift them onto the page.
+    """
+    weight: dict[_Direction, int] = {}
+    for line, direction in pieces:
+        weight[direction] = weight.get(direction, 0) + len(line.text)
+    main = max(weight, key=lambda direction: weight[direction]) if weight else (1, 0)
+    along = 0.0 if sum(main) > 0 else (width if main[0] else height)
+    turned, rise = {(1, 0): (1, 0.0), (-1, 0): (-1, height), (0, 1): (-1, width), (0, -1): (1, 0.0)}[main]
+    lines = tuple(
+        replace(line, x0=line.x0 + along, x1=line.x1 + along, baseline=rise + turned * line.baseline)
+        for line, direction in pieces
+        if direction == main
+    )
+    if main == (1, 0):
+        lines = tuple(line for line, direction in pieces if direction == main)
+    aside = tuple(line.text for line, direction in pieces if direction != main)
+    if main[1]:
+        width, height = height, width
+    return PageLines(lines, width, height, label, aside=aside)

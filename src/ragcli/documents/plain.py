@@ -1,0 +1,113 @@
+"""Plain text, whatever its encoding.
+
+A byte order mark is believed; else UTF-8 is taken if the bytes are UTF-8, which other encodings' text almost never
+is by chance. Then charset-normalizer guesses. Its guess among the Western one-byte encodings is no better than the
+commonest of them, so for those it is Windows-1252, which is Latin-1 with quotes and dashes where Latin-1 has nothing.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Mapping
+from pathlib import Path
+
+from ragcli.documents.characters import plain
+from ragcli.documents.read import shown
+from ragcli.errors import DocumentError
+from ragcli.records import Document
+
+_MARKS: tuple[tuple[bytes, str], ...] = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_SAMPLE = 200_000
+_WESTERN = ("latin_1", "iso8859", "cp125", "cp850", "cp437", "cp858", "mac_", "hp_roman8", "cp037", "cp500", "cp1140")
+_NOT_WESTERN = ("cp1250", "cp1251", "cp1253", "cp1255", "cp1256", "iso8859_2", "iso8859_5", "iso8859_6", "iso8859_7")
+
+
+def read_plain(data: bytes, path: Path) -> Document:
+    """The text of a file as it stands, in paragraphs as it has them. Raises DocumentError for what isn't text."""
+    text, joins = plain(decoded(data, shown(path)))
+    return Document(text=text, kind="text", joins=joins, warnings=emptiness(text))
+
+
+def emptiness(text: str) -> tuple[str, ...]:
+    """A warning if there is nothing to find in the text."""
+    return () if text.strip() else ("is empty",)
+
+
+def decoded(data: bytes, name: str, *, declared: str | None = None) -> str:
+    """The bytes as text, without a byte order mark. `declared` is an encoding that the text itself names."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return data[len(mark) :].decode(encoding, "replace")
+    if data.startswith(b"%PDF-"):
+        raise DocumentError(f"{name} is a PDF by its content; rename it to end in .pdf.")
+    wide = _wide(data)
+    if wide is not None:
+        return data.decode(wide, "replace")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if data and (text or not data.strip()) and data.count(b"\x00") * 50 < len(data):
+        return text
+    if data.count(b"\x00") * 50 >= max(len(data), 1) and data:
+        raise DocumentError(f"{name} is not text: it has the bytes of a program, a picture or an archive.")
+    if declared is not None:
+        try:
+            return data.decode(declared)
+        except (LookupError, UnicodeDecodeError):
+            pass
+    return data.decode(_guessed(data), "replace")
+
+
+def _wide(data: bytes) -> str | None:
+    """UTF-16 without a mark: mostly ASCII letters, each with a zero byte on the same side."""
+    sample = data[:4000]
+    if len(sample) < 8 or b"\x00" not in sample:
+        return None
+    half = len(sample) // 2
+    if sample[1::2].count(0) > 0.7 * half and sample[::2].count(0) < 0.05 * half:
+        return "utf-16-le"
+    if sample[::2].count(0) > 0.7 * half and sample[1::2].count(0) < 0.05 * half:
+        return "utf-16-be"
+    return None
+
+
+def _guessed(data: bytes) -> str:
+    from charset_normalizer import from_bytes
+
+    best = from_bytes(data[:_SAMPLE]).best()
+    if best is None:
+        return "cp1252"
+    encoding = best.encoding
+    western = encoding.startswith(_WESTERN) and not encoding.startswith(_NOT_WESTERN)
+    return "cp1252" if western or (best.coherence < 0.05 and len(data) < 2000) else encoding
+
+
+def year_in(value: object) -> int | None:
+    """The year of a date as front matter and web pages write it: 2021, "2021-05-03", a date."""
+    digits = str(value)[:4]
+    return int(digits) if digits.isdigit() and 1500 <= int(digits) <= 2200 else None
+
+
+def listed(value: object) -> list[str]:
+    """A list of names or words, given as a list or as text with commas or semicolons."""
+    if isinstance(value, str):
+        separator = ";" if ";" in value else ","
+        return [part.strip() for part in value.split(separator) if part.strip()]
+    if isinstance(value, list | tuple):
+        return [_name(item) for item in value if _name(item)]
+    if isinstance(value, Mapping):
+        return [_name(value)] if _name(value) else []
+    return [] if value is None else [str(value)]
+
+
+def _name(item: object) -> str:
+    if isinstance(item, Mapping):
+        item = item.get("name") or ""
+    return str(item).strip()

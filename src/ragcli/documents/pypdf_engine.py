@@ -1,0 +1,90 @@
+"""A PDF's pages by pypdf: the second opinion, slower and without positions.
+
+pypdf is written in Python, so no broken file can crash it, and it opens some files that PDFium refuses. Its lines
+come without positions; paragraphs are then guessed from the words alone.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ragcli.documents.headings import OutlineEntry
+from ragcli.documents.lines import Line, PageLines
+from ragcli.documents.pdf import RawPdf, password_sentence
+from ragcli.documents.read import ReadOptions
+from ragcli.errors import DocumentError, PasswordNeeded
+
+
+def read_by_pypdf(
+    data: bytes, name: str, options: ReadOptions, pages_known: Callable[[int, int], None] | None
+) -> RawPdf:
+    """Reads the whole file. Raises DocumentError with pypdf's reason if it can't."""
+    import pypdf
+    from pypdf.errors import DependencyError, PyPdfError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # its warnings are about the file's innards
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data), strict=False)
+        if reader.is_encrypted and not any(reader.decrypt(word) for word in ("", *options.passwords)):
+            raise PasswordNeeded(password_sentence(name, given=bool(options.passwords)))
+        count = len(reader.pages)
+        if pages_known is not None:
+            pages_known(count, 0)
+        labels = _labels(reader, count)
+        pages = tuple(_page(reader, index, labels[index]) for index in range(count))
+        return RawPdf(pages, _outline(reader), _information(reader))
+    except DependencyError as error:
+        raise DocumentError(f"{name} is encrypted in a way that pypdf cannot open here: {error}.") from error
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
+        raise DocumentError(f"{name} cannot be read as a PDF: {_reason(error)}.") from error
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")[:200] or type(error).__name__
+
+
+def _page(reader: Any, index: int, label: str | None) -> PageLines:
+    try:
+        text = reader.pages[index].extract_text()
+    except Exception:
+        text = ""
+    lines = tuple(Line(line.strip(), 0.0, 0.0, 0.0, 0.0) for line in text.splitlines() if line.strip())
+    return PageLines(lines, 612.0, 792.0, label, placed=False)
+
+
+def _labels(reader: Any, count: int) -> Sequence[str | None]:
+    try:
+        labels = list(reader.page_labels)
+    except Exception:
+        return [None] * count
+    if labels == [str(number + 1) for number in range(count)]:  # what pypdf makes up where there are none
+        return [None] * count
+    return (labels + [None] * count)[:count]
+
+
+def _information(reader: Any) -> dict[str, str]:
+    try:
+        found = reader.metadata or {}
+        return {str(key).lstrip("/"): str(value) for key, value in found.items() if value}
+    except Exception:
+        return {}
+
+
+def _outline(reader: Any) -> tuple[OutlineEntry, ...]:
+    entries: list[OutlineEntry] = []
+
+    def walk(nodes: Sequence[Any], level: int) -> None:
+        for node in nodes:
+            if isinstance(node, list):
+                walk(node, level + 1)
+            else:
+                entries.append(OutlineEntry(level, str(node.title), reader.get_destination_page_number(node)))
+
+    try:
+        walk(reader.outline, 1)
+    except Exception:
+        return tuple(entries)
+    return tuple(entries)
