@@ -14,7 +14,7 @@ from tests.tiny_models import tiny_encoder
 
 from ragcli.models import load_encoder
 from ragcli.models.bert import ExportError, run
-from ragcli.models.export import exports
+from ragcli.models.exports import exports
 from ragcli.models.families import read_bert
 
 

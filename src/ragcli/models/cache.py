@@ -7,10 +7,8 @@ or none, and two processes that make the same thing at once end with one of them
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +27,8 @@ def cache_dir() -> Path:
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Put `data` at `path` in one step. Raises OSError as the file system does."""
+    import tempfile
+
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
@@ -69,6 +69,8 @@ def file_sha256(path: Path) -> str:
     known = _read_book(book).get(key)
     if isinstance(known, list) and known[:3] == stamp and len(known) == 4:
         return str(known[3])
+    import hashlib
+
     with path.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     entries = _read_book(book) | {key: [*stamp, digest]}

@@ -9,7 +9,7 @@ from typing import Literal
 
 from ragcli.errors import ModelUnavailable
 from ragcli.models.cache import file_sha256
-from ragcli.models.export import Export, exports
+from ragcli.models.exports import Export, exports
 from ragcli.models.fetch import ensure_model, require_model
 from ragcli.models.find import FoundModel, Where, cached_models, has_weights, package_models
 from ragcli.models.layout import read_json

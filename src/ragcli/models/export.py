@@ -1,65 +1,35 @@
-"""A model's weights turned once into what ONNX Runtime runs, kept in the cache folder.
+"""A model's weights turned once into what ONNX Runtime runs.
 
-An entry's folder is named for all that decides its content: the weights, the configuration, the kind of processor
-and the version of this code. It appears by one rename, complete and checked, or not at all. Of the precisions, the
-first that agrees with the fp32 model on our check texts is kept.
+Of the precisions, the first that agrees with the fp32 model on our check texts is kept; where none does, there is
+no export. Two processes that need the same one take turns, and the second finds it made.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
 
 import numpy as np
 
 from ragcli.models.bert import Bert, ExportError, run
-from ragcli.models.cache import cache_dir, file_sha256, locked
+from ragcli.models.cache import file_sha256, locked
 from ragcli.models.check import check_pairs, scores_agree, vector_agreement, vectors_agree
+from ragcli.models.exports import ABOUT, GRAPH, TENSORS, Export, export_place, read_export
 from ragcli.models.families import read_bert
 from ragcli.models.find import FoundModel
 from ragcli.models.graph import Precision, build_graph
-from ragcli.models.hardware import processor_kind
 from ragcli.models.onnx_engine import OnnxCrossEncoder, OnnxEncoder, pair_inputs
 from ragcli.models.pooling import text_vector, weighted_window
 from ragcli.models.protocols import FloatArray, Notify
 
-# Raise it when the graph changes: entries of another version are not read.
-FORMAT: Final = 1
-
-_GRAPH: Final = "model.onnx"
-_TENSORS: Final = "model.data"
-_ABOUT: Final = "about.json"
 _PRECISIONS: tuple[Precision, ...] = ("int8", "int8-narrow", "fp32")
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
-    """One entry: where it is, which model it is of, and how near it comes.
-
-    `agreement` is the mean cosine to fp32 on the check texts, or for a reranker the correlation of its scores.
-    """
-
-    path: Path
-    model: str
-    source: str
-    fingerprint: str
-    precision: str
-    agreement: float
-    size: int
-
-    @property
-    def graph(self) -> Path:
-        """The file to load."""
-        return self.path / _GRAPH
-
-
-def exported(
+def make_export(
     found: FoundModel,
     config: Mapping[str, object],
     agree: Callable[[Path, Bert], tuple[bool, float]],
@@ -67,16 +37,12 @@ def exported(
     *,
     scoring: bool,
 ) -> Export:
-    """The model's export, made now if there is none. `agree` loads a graph and compares it with the fp32 model.
+    """Make the model's export, unless another process just has. `agree` compares a graph with the fp32 model.
 
     Raises ExportError when the architecture is unknown or no precision agrees, OSError when the cache folder
     cannot be written.
     """
-    fingerprint = file_sha256(found.weights)
-    place = _exports_dir() / _key(fingerprint, config, scoring=scoring)
-    ready = read_export(place)
-    if ready is not None:
-        return ready
+    place = export_place(found, scoring=scoring)
     bert = read_bert(found.path, config, scoring=scoring)
     with locked(place.with_name(f".{place.name}.lock")):
         ready = read_export(place)
@@ -85,34 +51,7 @@ def exported(
         # Under the lock, whatever stands here without being readable is a dead writer's or damaged.
         for leftover in [place, *place.parent.glob(f".{place.name}.new-*")]:
             shutil.rmtree(leftover, ignore_errors=True)
-        return _make(found, fingerprint, bert, place, agree, notify)
-
-
-def discard(export: Export) -> None:
-    """Remove an entry that turns out not to load."""
-    shutil.rmtree(export.path, ignore_errors=True)
-
-
-def exports() -> Iterator[Export]:
-    """Every readable entry of the cache folder, of whatever model."""
-    folder = _exports_dir()
-    if folder.is_dir():
-        for path in sorted(folder.iterdir()):
-            export = None if path.name.startswith(".") else read_export(path)
-            if export is not None:
-                yield export
-
-
-def read_export(place: Path) -> Export | None:
-    """The entry at `place` if it is there and whole."""
-    try:
-        about = json.loads((place / _ABOUT).read_bytes())
-        sizes = {str(name): int(size) for name, size in about.pop("files").items()}
-        if any((place / name).stat().st_size != size for name, size in sizes.items()):
-            return None
-        return Export(path=place, size=sum(sizes.values()), **about)
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
-        return None
+        return _make(found, bert, place, agree, notify)
 
 
 def encoder_agreement(encoder: OnnxEncoder, bert: Bert) -> tuple[bool, float]:
@@ -141,7 +80,6 @@ def reranker_agreement(reranker: OnnxCrossEncoder, bert: Bert) -> tuple[bool, fl
 
 def _make(
     found: FoundModel,
-    fingerprint: str,
     bert: Bert,
     place: Path,
     agree: Callable[[Path, Bert], tuple[bool, float]],
@@ -154,7 +92,7 @@ def _make(
         try:
             _write_graph(bert, precision, draft)
             try:
-                good, agreement = agree(draft / _GRAPH, bert)
+                good, agreement = agree(draft / GRAPH, bert)
             except ExportError:
                 raise
             # The runtime has a dozen exception classes with no base of their own.
@@ -162,13 +100,19 @@ def _make(
                 raise ExportError(f"ONNX Runtime cannot run its graph ({error})") from None
             if not good:
                 continue
-            sizes = {name: (draft / name).stat().st_size for name in (_GRAPH, _TENSORS) if (draft / name).exists()}
+            sizes = {name: (draft / name).stat().st_size for name in (GRAPH, TENSORS) if (draft / name).exists()}
             export = Export(
-                place, found.name, str(found.path), fingerprint, precision, round(agreement, 5), sum(sizes.values())
+                place,
+                found.name,
+                str(found.path),
+                file_sha256(found.weights),
+                precision,
+                round(agreement, 5),
+                sum(sizes.values()),
             )
             about = asdict(export) | {"files": sizes}
             del about["path"], about["size"]
-            (draft / _ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+            (draft / ABOUT).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
             draft.rename(place)
             notify(f"prepared {found.name}: {precision}, agreement with fp32 {agreement:.4f}")
             return export
@@ -183,18 +127,9 @@ def _write_graph(bert: Bert, precision: Precision, folder: Path) -> None:
     # Tensors beside the graph are mapped into memory, not read: of the word table a query touches a few rows.
     onnx.save_model(
         build_graph(bert, precision),
-        folder / _GRAPH,
+        folder / GRAPH,
         save_as_external_data=True,
         all_tensors_to_one_file=True,
-        location=_TENSORS,
+        location=TENSORS,
         size_threshold=4096,
     )
-
-
-def _exports_dir() -> Path:
-    return cache_dir() / "onnx"
-
-
-def _key(fingerprint: str, config: Mapping[str, object], *, scoring: bool) -> str:
-    settings = hashlib.sha256(json.dumps([config, scoring], sort_keys=True).encode()).hexdigest()
-    return f"{fingerprint[:16]}-{settings[:8]}-{processor_kind()}-{FORMAT}"

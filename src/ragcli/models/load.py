@@ -35,7 +35,8 @@ def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, noti
 
     `name` is a folder, or a name on the Hugging Face hub. `bulk` says that thousands of texts will follow, for which
     a GPU is worth waking. `notify` is told, in a few words at a time, of slow steps and of a fall back to PyTorch
-    (without it the latter is a RuntimeWarning). Raises ModelUnavailable.
+    (without it the latter is a RuntimeWarning). Raises ModelUnavailable, and
+    UsageError for an unknown engine.
     """
     tell = notify or _nobody
     _check_engine(engine)
@@ -76,7 +77,6 @@ def cross_encoder_available(name: str) -> bool:
 
 def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
     from ragcli.models.bert import ExportError
-    from ragcli.models.export import encoder_agreement
     from ragcli.models.onnx_engine import OnnxEncoder
     from ragcli.models.pieces import Pieces, read_tokenizer
     from ragcli.models.session import open_session
@@ -98,12 +98,16 @@ def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
             workers=worker_count(),
         )
 
-    return _load_export(found, layout.config, load, encoder_agreement, notify, scoring=False)
+    def agree(encoder: OnnxEncoder, bert: Bert) -> tuple[bool, float]:
+        from ragcli.models.export import encoder_agreement
+
+        return encoder_agreement(encoder, bert)
+
+    return _load_export(found, layout.config, load, agree, notify, scoring=False)
 
 
 def _onnx_reranker(found: FoundModel, notify: Notify) -> TextReranker:
     from ragcli.models.bert import ExportError
-    from ragcli.models.export import reranker_agreement
     from ragcli.models.layout import max_length, squashing
     from ragcli.models.onnx_engine import OnnxCrossEncoder
     from ragcli.models.pieces import read_tokenizer
@@ -120,7 +124,12 @@ def _onnx_reranker(found: FoundModel, notify: Notify) -> TextReranker:
     def load(graph: Path) -> OnnxCrossEncoder:
         return OnnxCrossEncoder(found.name, tokenizer, open_session(graph), squash, PASSAGE_CHARACTERS, worker_count())
 
-    return _load_export(found, config, load, reranker_agreement, notify, scoring=True)
+    def agree(reranker: OnnxCrossEncoder, bert: Bert) -> tuple[bool, float]:
+        from ragcli.models.export import reranker_agreement
+
+        return reranker_agreement(reranker, bert)
+
+    return _load_export(found, config, load, agree, notify, scoring=True)
 
 
 def _load_export(
@@ -133,16 +142,21 @@ def _load_export(
     scoring: bool,
 ) -> Graph:
     from ragcli.models.bert import ExportError
-    from ragcli.models.export import discard, exported
+    from ragcli.models.exports import export_place, read_export
 
-    for _ in range(2):
-        export = exported(found, config, lambda graph, bert: agree(load(graph), bert), notify, scoring=scoring)
+    ready = read_export(export_place(found, scoring=scoring))
+    if ready is not None:
         try:
-            return load(export.graph)
-        # Whole by its sizes, yet it does not load: a damaged disk, or another version of the runtime.
+            return load(ready.graph)
         except ExportError:
-            discard(export)
-    raise ExportError("its export does not load")
+            # Whole by its sizes, yet it does not load: a damaged disk, or another version of the runtime.
+            import shutil
+
+            shutil.rmtree(ready.path, ignore_errors=True)
+    from ragcli.models.export import make_export
+
+    made = make_export(found, config, lambda graph, bert: agree(load(graph), bert), notify, scoring=scoring)
+    return load(made.graph)
 
 
 def _torch_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
