@@ -104,17 +104,23 @@ def _key_reader(stream: TextIO) -> Iterator[Callable[[], str]]:
         yield lambda: stream.read(1)
         return
     try:
+        # This throws away what was typed before the first passage was to be seen.
         tty.setcbreak(descriptor)
-        yield lambda: _read_key(descriptor)
+        yield _typed_keys(descriptor).__next__
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
 
 
-def _read_key(descriptor: int) -> str:
+def _typed_keys(descriptor: int) -> Iterator[str]:
+    """Keys as they are pressed. What an arrow or function key sends begins with ESC and is one key."""
     import os
 
-    # An arrow or function key sends several bytes at once; together they are one key that means nothing here.
-    return os.read(descriptor, 16).decode("utf-8", errors="replace")
+    while True:
+        typed = os.read(descriptor, 64).decode("utf-8", errors="replace")
+        if typed.startswith("\x1b") or not typed:
+            yield typed
+        else:
+            yield from typed
 
 
 def _shown(question: Question, screen: Screen) -> str:

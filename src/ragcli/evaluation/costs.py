@@ -33,17 +33,29 @@ def structure_bytes(snapshot: Snapshot) -> dict[str, int]:
     }
 
 
-def model_bytes(encoder: str, pipeline: str, reranker: str | None) -> int:
-    """Bytes of the weights a pipeline loads; 0 for one that needs none."""
-    from ragcli.models import find_model
-
+def model_bytes(encoder: str, pipeline: str, reranker: str | None, *, engine: str = "auto") -> int:
+    """Bytes of the weights a pipeline loads, as its engine keeps them; 0 for one that needs none."""
     chosen = PIPELINES[pipeline]
-    dense = "dense" in chosen.stages and not (reranker is None and chosen.plain not in (None, "dense"))
-    names = {encoder} if dense or reranker == "late" else set()
+    stages = (chosen.plain,) if reranker is None and chosen.plain is not None else chosen.stages
+    names = {encoder} if "dense" in stages or reranker == "late" else set()
     if reranker not in (None, "late"):
         names.add(str(reranker))
-    found = [find_model(name) for name in names]
-    return sum(_size(model.weights) for model in found if model is not None)
+    return sum(_weights(name, engine) for name in sorted(names))
+
+
+def _weights(name: str, engine: str) -> int:
+    from ragcli.models import find_model
+    from ragcli.models.cache import file_sha256
+    from ragcli.models.exports import exports
+
+    found = find_model(name)
+    if found is None:
+        return 0
+    made = []
+    if engine != "torch":
+        fingerprint = file_sha256(found.weights)
+        made = [export.size for export in exports() if export.fingerprint == fingerprint]
+    return made[0] if made else _size(found.weights)
 
 
 def _size(path: Path) -> int:

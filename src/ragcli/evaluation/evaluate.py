@@ -55,7 +55,7 @@ def evaluate(
                 cost = _cost(
                     done,
                     index_bytes(snapshot, spec.pipeline, done.reranker),
-                    model_bytes(snapshot.settings.encoder, spec.pipeline, done.reranker),
+                    model_bytes(snapshot.settings.encoder, spec.pipeline, done.reranker, engine=engine),
                 )
                 results.append(score_run(done.run, matched, measures, cost=cost, reranker=done.reranker))
     return Evaluated(matched, tuple(results))
