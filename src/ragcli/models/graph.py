@@ -1,9 +1,9 @@
 """BERT as an ONNX graph, its linear layers in int8 where asked.
 
-The graph reads one window at a time: input `ids` (1, t), output `states` (1, t, d). One window fills the processor
-as well as a batch does (measured), and it spares the padding, the attention mask, and something that matters more:
-activations are quantised with one scale for the whole input, so in a batch a text's vector would depend on its
-neighbours. Here a text always gets the same vector.
+The graph reads one window at a time: input `ids` (1, t), output `states` (1, t, d). One window of 256 tokens already
+fills a core and stays in its cache (measured: 34 windows a second one by one, 26 in batches of 8). It spares the
+padding, the attention mask, and something that matters more: activations are quantised with one scale for the whole
+input, so in a batch a text's vector would depend on its neighbours. Here a text always gets the same vector.
 
 The graph is written in the form that runs fastest and is not optimised again when loaded. Measured on ONNX Runtime
 1.32, 256 tokens, one core: its fused SkipLayerNormalization and BiasGelu kernels are scalar and cost 11 of 29 ms;

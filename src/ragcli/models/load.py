@@ -35,8 +35,7 @@ def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, noti
 
     `name` is a folder, or a name on the Hugging Face hub. `bulk` says that thousands of texts will follow, for which
     a GPU is worth waking. `notify` is told, in a few words at a time, of slow steps and of a fall back to PyTorch
-    (without it the latter is a RuntimeWarning). Raises ModelUnavailable, and
-    UsageError for an unknown engine.
+    (without it the latter is a RuntimeWarning). Raises ModelUnavailable, and UsageError for an unknown engine.
     """
     tell = notify or _nobody
     _check_engine(engine)

@@ -1,8 +1,8 @@
 """ONNX Runtime, set up for one window at a time on several threads of ours.
 
-Each run uses one thread and several runs go on at once, which keeps every core busy without the waiting that
-splitting each small operation costs (measured on 2 cores: 39 chunks/s by splitting, 102 by running two at a time).
-The graph is final, so the optimiser stays off and a session is ready in some 30 ms.
+Each run uses one thread and several runs go on at once. Splitting every small operation over the cores would have
+them wait for each other most of the time: measured on two cores that other programs used too, 21 chunks/s against
+40. The graph is final, so the optimiser stays off and a session is ready in some 30 ms.
 """
 
 from __future__ import annotations
