@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -9,42 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-from ragcli.collection import Collection, IngestReport, ingest
-from ragcli.collection.ingestion import IngestOptions
+from ragcli.collection import Collection, IngestOptions, IngestReport, ingest, ingest_jsonl
 from ragcli.models.protocols import Encoding, FloatArray
 from ragcli.records import CollectionSettings
 
-WORDS = [
-    "wormhole",
-    "energy",
-    "boundary",
-    "throat",
-    "geodesic",
-    "leader",
-    "election",
-    "log",
-    "term",
-    "quorum",
-    "sketch",
-    "register",
-    "estimate",
-    "distinct",
-    "stream",
-    "value",
-    "paper",
-    "method",
-    "result",
-    "bound",
-    "proof",
-    "network",
-    "latency",
-    "cache",
-    "server",
-    "client",
-    "index",
-    "query",
-    "passage",
-]
+_TOPICS = """
+wormhole energy boundary throat geodesic leader election log term quorum sketch register estimate distinct
+stream value paper method result bound proof network latency cache server client index query passage
+"""
+WORDS = tuple(_TOPICS.split())
 
 
 @dataclass
@@ -58,6 +32,7 @@ class HashEncoder:
     vocabulary_size: int = 1000
     texts: list[str] = field(default_factory=list)
     before: Callable[[], None] = lambda: None
+    _known: dict[str, tuple[int, FloatArray]] = field(default_factory=dict)
 
     def encode(self, texts: Sequence[str]) -> FloatArray:
         return np.stack([self._encoding(text).vector for text in texts])
@@ -68,16 +43,18 @@ class HashEncoder:
         return [self._encoding(text) for text in texts]
 
     def _encoding(self, text: str) -> Encoding:
-        ids, tokens = [], []
-        for word in text.lower().split() or ["nothing"]:
+        words = [self._word(word) for word in text.lower().split() or ["nothing"]]
+        states = np.stack([vector for _, vector in words])
+        mean = states.mean(axis=0)
+        return Encoding(mean / np.linalg.norm(mean), states, np.asarray([number for number, _ in words], np.int32))
+
+    def _word(self, word: str) -> tuple[int, FloatArray]:
+        if word not in self._known:
             seed = blake2b(word.encode() + self.fingerprint.encode(), digest_size=8).digest()
             number = int.from_bytes(seed, "little")
             vector = np.random.default_rng(number).standard_normal(self.dimension).astype(np.float32)
-            ids.append(number % self.vocabulary_size)
-            tokens.append(vector / np.linalg.norm(vector))
-        states = np.stack(tokens)
-        mean = states.mean(axis=0)
-        return Encoding(mean / np.linalg.norm(mean), states, np.asarray(ids, np.int32))
+            self._known[word] = number % self.vocabulary_size, vector / np.linalg.norm(vector)
+        return self._known[word]
 
 
 def prose(seed: int, words: int = 60) -> str:
@@ -107,6 +84,15 @@ def take_in(
     """Ingest with a fake encoder."""
     chosen = encoder or HashEncoder()
     return ingest(collection, roots, lambda: chosen, IngestOptions(**options))  # type: ignore[arg-type]
+
+
+def take_in_records(
+    collection: Collection, *records: Mapping[str, object], encoder: HashEncoder | None = None
+) -> IngestReport:
+    """Ingest JSONL records from a stream with a fake encoder."""
+    chosen = encoder or HashEncoder()
+    lines = [json.dumps(record).encode() + b"\n" for record in records]
+    return ingest_jsonl(collection, lines, lambda: chosen)
 
 
 def all_texts(collection: Collection) -> dict[str, str]:

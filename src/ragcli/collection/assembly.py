@@ -74,9 +74,10 @@ class Assembly:
             self._recent |= rows
             self._embedded_below = waiting[-1].number + 1
             self._waiting = []
-            self.embedded += len(missing)
-            self.reused += len(waiting) - len(missing)
-        self._listener(ChunksEmbedded(len(missing), len(waiting) - len(missing)))
+        reused = len(waiting) - len(missing) if self._writer.has_encoder else 0
+        self.embedded += len(missing)
+        self.reused += reused
+        self._listener(ChunksEmbedded(len(missing), reused))
 
     def take_ready(self) -> list[Step]:
         """The steps that can be committed now, in order; they leave the queue."""

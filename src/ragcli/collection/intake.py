@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from os import fsencode
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from ragcli.collection.assembly import Assembly
 from ragcli.collection.catalogue import STDIN
@@ -29,6 +29,8 @@ from ragcli.records import CollectionSettings, Document, Failure
 if TYPE_CHECKING:
     from ragcli.documents.read import ReadOptions
     from ragcli.models.protocols import Encoder
+
+Arrival = tuple[Path, Iterable[Document | Failure]]
 
 COMMIT_CHUNKS: Final = 512
 COMMIT_SECONDS: Final = 10.0
@@ -87,7 +89,9 @@ class Intake:
         of_records = [file for file in files if kind_of(Path(file.path)) == "jsonl"]
         others = {file.path: file for file in files if kind_of(Path(file.path)) != "jsonl"}
         if others:
-            with closing(read_files([Path(path) for path in others], self._options)) as arrivals:
+            # Closing the generator ends the workers, whatever ends the loop.
+            reading = cast("Generator[Arrival, None, None]", read_files([Path(path) for path in others], self._options))
+            with closing(reading) as arrivals:
                 for path, items in arrivals:
                     file = others[str(path)]
                     self._take(file, (_as_called(item, file) for item in items))
@@ -100,7 +104,7 @@ class Intake:
 
     def read_records(self, lines: Iterable[bytes], source: str, file: SourceFile | None = None) -> None:
         """Take in JSONL lines, of a file or, without one, of standard input, whose older records stay."""
-        from ragcli.documents.read import read_jsonl
+        from ragcli.documents.jsonl import read_jsonl
 
         counted = _Lines(lines)
         file = file or SourceFile(STDIN.decode(), source, None, 0, 0, 0, self._options.pdf_engine)

@@ -1,6 +1,7 @@
 """The append-only arrays of a collection, one row per chunk, all of one edition in step.
 
-`vectors.f32` has the chunk's vector, `rows.ids` its number, and `tokens.offsets` says where its tokens lie in
+`vectors.f32` has the chunk's vector and `vectors.bits` its signs, by which large collections are searched first
+(see `ragcli.index.dense`), `rows.ids` has its number, and `tokens.offsets` says where its tokens lie in
 `tokens.bits` (the signs of the token vectors) and `tokens.ids` (the word pieces, from which document frequencies
 are counted when chunks come and go). Rows are appended in order of numbers, so `rows.ids` ascends and a number's
 row is found by bisection.
@@ -101,6 +102,11 @@ def vector_file(dimension: int) -> ArrayFile:
     return ArrayFile("vectors", ".f32", "<f4", (dimension,), "chunk")
 
 
+def sign_file(dimension: int) -> ArrayFile:
+    """The array of the chunk vectors' sign bits."""
+    return ArrayFile("vectors", ".bits", "|u1", (-(-dimension // 8),), "chunk")
+
+
 def bit_file(dimension: int) -> ArrayFile:
     """The array of token sign bits."""
     return ArrayFile("tokens", ".bits", "|u1", (-(-dimension // 8),), "token")
@@ -110,7 +116,7 @@ def array_files(record: Generation) -> tuple[ArrayFile, ...]:
     """The arrays of a collection in that state; only the numbers when it has no encoder."""
     if not record.dimension:
         return (NUMBERS,)
-    files = (NUMBERS, vector_file(record.dimension), OFFSETS, PIECES)
+    files = (NUMBERS, vector_file(record.dimension), sign_file(record.dimension), OFFSETS, PIECES)
     return (*files, bit_file(record.dimension)) if record.keeps_bits else files
 
 
@@ -214,7 +220,9 @@ class RowFiles(StoredRows):
             return
         if self._dimension:
             bits = bit_file(self._dimension)
-            self._put(vector_file(self._dimension), np.stack([row.vector for row in rows]))
+            vectors = np.stack([row.vector for row in rows])
+            self._put(vector_file(self._dimension), vectors)
+            self._put(sign_file(self._dimension), pack_signs(vectors))
             self._put(PIECES, np.concatenate([row.pieces for row in rows]))
             if bits in self._files:
                 self._put(bits, np.concatenate([row.bits for row in rows]))
@@ -234,8 +242,8 @@ class RowFiles(StoredRows):
             for file in self._files:
                 if file.per == "token":
                     self._put(file, other.block(file, start, stop - start))
-            vectors = vector_file(self._dimension)
-            self._put(vectors, other.block(vectors, first, count))
+            for file in (vector_file(self._dimension), sign_file(self._dimension)):
+                self._put(file, other.block(file, first, count))
             self._put(OFFSETS, bounds[1:] - start + self.tokens)
             self.tokens += stop - start
         self._put(NUMBERS, numbers)

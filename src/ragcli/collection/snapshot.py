@@ -21,7 +21,7 @@ from ragcli.collection import catalogue
 from ragcli.collection.catalogue import DocumentRow, DocumentText
 from ragcli.collection.generation import read_generation
 from ragcli.collection.lock import take_readers_lock
-from ragcli.collection.store import explained, open_for_reading
+from ragcli.collection.store import explained, open_for_reading, reading
 from ragcli.errors import MissingCollection
 from ragcli.records import CollectionSettings, StoredChunk
 
@@ -138,7 +138,7 @@ class Snapshot:
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
         """Chunks by number, in the order asked for; numbers unknown to this state are left out."""
-        with explained(self.folder):
+        with reading(self.folder):
             return catalogue.read_chunks(self._connection, self.collection, numbers)
 
     def rows(self, numbers: Sequence[int]) -> dict[int, int]:
@@ -157,12 +157,12 @@ class Snapshot:
 
     def documents(self) -> Iterator[DocumentRow]:
         """Every document, by source."""
-        with explained(self.folder):
+        with reading(self.folder):
             yield from catalogue.all_documents(self._connection)
 
     def document(self, wanted: str) -> DocumentRow:
         """The document with that id, source or path. MissingCollection if there is none."""
-        with explained(self.folder):
+        with reading(self.folder):
             found = catalogue.find_document(self._connection, wanted)
         if found is None:
             raise MissingCollection(
@@ -176,24 +176,24 @@ class Snapshot:
         document, _, ordinal = chunk_id.rpartition(":")
         if not document or not (ordinal.isascii() and ordinal.isdigit() and len(ordinal) < 10):
             return None
-        with explained(self.folder):
+        with reading(self.folder):
             found = catalogue.read_places(self._connection, self.collection, document, int(ordinal), int(ordinal))
         return found[0] if found else None
 
     def neighbours(self, chunk: StoredChunk, around: int) -> tuple[StoredChunk, ...]:
         """The chunk with up to `around` chunks before and after it, in reading order."""
         first, last = max(0, chunk.ordinal - around), chunk.ordinal + around
-        with explained(self.folder):
+        with reading(self.folder):
             return catalogue.read_places(self._connection, self.collection, chunk.document_id, first, last)
 
     def document_chunks(self, document_id: str) -> tuple[StoredChunk, ...]:
         """All chunks of a document, in reading order."""
-        with explained(self.folder):
+        with reading(self.folder):
             return catalogue.read_places(self._connection, self.collection, document_id, 0, 2**62)
 
     def texts(self, prefilter: str | None = None) -> Iterator[DocumentText]:
         """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it."""
-        with explained(self.folder):
+        with reading(self.folder):
             yield from catalogue.read_texts(self._connection, prefilter)
 
     def problems(self) -> list[Problem]:

@@ -152,6 +152,16 @@ def explained(folder: Path) -> Iterator[None]:
         raise CollectionError(damage(folder, error)) from error
 
 
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """As `explained`, for reading what may be damaged in any way: what can't be decoded is a sentence too."""
+    with explained(folder):
+        try:
+            yield
+        except (ValueError, TypeError, LookupError) as error:
+            raise CollectionError(damage(folder, error)) from error
+
+
 def damage(folder: Path, error: Exception) -> str:
     """The sentence for a store that SQLite refuses."""
     if isinstance(error, sqlite3.OperationalError) and "locked" in str(error):

@@ -212,7 +212,6 @@ class Writer:
                 put_integers(self.connection, "frequency", frequency)
                 write_generation(self.connection, record)
             self.close()
-            self._rows = self._lexical = None
             self.record, self.dead, self._frequency = record, dead, frequency
 
     def pay_lexical_debts(self) -> None:
@@ -251,12 +250,14 @@ class Writer:
     def close(self) -> None:
         """Let go of the files; what was not committed is lost."""
         # Where the disk is full even closing fails; what counts is committed already or not at all.
+        rows, lexical = self._rows, self._lexical
+        self._rows = self._lexical = None
         with suppress(OSError):
-            if self._rows is not None:
-                self._rows.close()
+            if rows is not None:
+                rows.close()
         with suppress(CollectionError):
-            if self._lexical is not None:
-                self._lexical.close()
+            if lexical is not None:
+                lexical.close()
 
     def _index(self, cuts: Sequence[Cut]) -> None:
         if any(cut.chunks for cut in cuts):
