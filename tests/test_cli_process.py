@@ -106,8 +106,8 @@ def test_a_locale_without_unicode_gets_question_marks_and_valid_json(data: Path)
     assert "漢字" in hits[0]["snippet"]
 
 
-def on_terminal(data: Path, *arguments: str, columns: int = 80, **more: str) -> tuple[int, str]:
-    """Run ragcli on a terminal of its own and give its exit code and all that the terminal received."""
+def on_terminal(data: Path, *arguments: str, columns: int = 80, answer: str = "", **more: str) -> tuple[int, str]:
+    """Run ragcli on a terminal of its own, type `answer`, and give its exit code and what the terminal received."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "ragcli", *arguments],
@@ -118,6 +118,7 @@ def on_terminal(data: Path, *arguments: str, columns: int = 80, **more: str) -> 
         cwd=data.parent,
     )
     os.close(theirs)
+    os.write(ours, answer.encode())
     received = b""
     while True:
         ready, _, _ = select.select([ours], [], [], 60)
@@ -164,9 +165,27 @@ def test_colour_comes_with_a_terminal_and_goes_with_no_color(data: Path) -> None
 
 def test_lines_on_a_terminal_keep_to_its_width(data: Path) -> None:
     _, received = on_terminal(data, "grep", "energy 7", columns=50, NO_COLOR="1")
-    lines = received.replace("\r", "").split("\n")
+    lines = [line for line in received.replace("\r", "").split("\n") if not line.startswith("ragcli: ")]
     assert max(len(line) for line in lines) <= 50
     assert len(lines) > 5
+
+
+def test_an_ingest_shows_its_progress_on_a_terminal_and_leaves_one_line(data: Path, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / f"note{number}.md").write_text(f"# Note {number}\n\nwords\n")
+    code, received = on_terminal(data, "ingest", str(tmp_path), "-c", "notes", "--encoder", "none")
+    assert code == 0, received
+    assert "Reading and embedding" in received or "Looking for changes" in received
+    assert "notes: 3 added; 3 chunks in " in received.rstrip().splitlines()[-1]
+    assert run(data, "collections", "delete", "notes", "--yes").returncode == 0
+
+
+def test_deleting_asks_on_a_terminal(data: Path) -> None:
+    assert run(data, "ingest", "-", "-c", "short-lived", "--encoder", "none", text='{"text": "x"}').returncode == 0
+    assert on_terminal(data, "collections", "delete", "short-lived", answer="n\n")[0] != 0
+    assert run(data, "collections", "show", "short-lived").returncode == 0
+    assert on_terminal(data, "collections", "delete", "short-lived", answer="y\n")[0] == 0
+    assert run(data, "collections", "show", "short-lived").returncode == 3
 
 
 def test_ctrl_c_ends_a_call_within_a_second_and_says_so(data: Path) -> None:

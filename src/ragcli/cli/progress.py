@@ -1,7 +1,8 @@
 """How far an ingest is, for a person who watches: files, pages, chunks, chunks a second, and the time left.
 
 The time left is reckoned in chunks, since embedding them is most of the work; how many there will be is guessed
-from the files read so far. (Rich's own estimate starts over whenever the guess changes.) Where nobody watches nothing moves, and a listener that does nothing is given.
+from the files read so far. (Rich's own estimate starts over whenever the guess changes.) Where nobody watches
+nothing moves, and a listener that does nothing is given.
 """
 
 from __future__ import annotations

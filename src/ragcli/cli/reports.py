@@ -54,8 +54,9 @@ def summary(report: IngestReport) -> str:
     done = ", ".join(parts) or "nothing to do"
     if report.dry_run:
         return f"{report.collection}: would have {done}."
-    work = f"; {counted(report.pages, 'page')}, {counted(report.chunks, 'chunk')}" if report.chunks else ""
-    rate = f" ({report.embedded / report.seconds:.0f} chunks/s)" if report.embedded and report.seconds > 1 else ""
+    pages = f"{counted(report.pages, 'page')}, " if report.pages else ""
+    work = f"; {pages}{counted(report.chunks, 'chunk')}" if report.chunks else ""
+    rate = f" ({report.embedded / report.seconds:.0f} chunks/s)" if report.embedded and report.seconds > 10 else ""
     halted = ", then interrupted" if report.interrupted else ""
     return f"{report.collection}: {done}{work} in {report.seconds:.1f} s{rate}{halted}."
 
@@ -105,5 +106,11 @@ def _safe(source: str) -> str:
 
 def _show_failures(title: str, failures: Sequence[Failure], here: Surroundings) -> None:
     if failures:
-        rows = [(each.source, each.reason) for each in failures]
+        rows = [(each.source, _without_path(each)) for each in failures]
         sys.stderr.write(table(here.side_screen, (Column("Document"), Column("Reason")), rows, title=title))
+
+
+def _without_path(failure: Failure) -> str:
+    """The reason without the path it may begin with: the column before names the document already."""
+    path, colon, reason = failure.reason.partition(": ")
+    return reason if colon and path.endswith(failure.source.rsplit("/", 1)[-1]) else failure.reason
