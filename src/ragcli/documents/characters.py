@@ -21,6 +21,7 @@ _TEX_LIGATURES = {"\x0b": "ff", "\x0c": "fi", "\r": "fl", "\x0e": "ffi", "\x0f":
 _TEX_INSIDE = re.compile("[a-z]([\x0b-\x0f])[a-z]")
 _TEX_LIGATURE = re.compile("(?<=[A-Za-z])[\x0b-\x0f]|[\x0b-\x0f](?=[a-z])")
 _TEX_QUOTE = re.compile(r"\\(?=\w)")
+_TEX_CLOSING = re.compile(r"(?<=[\w.,!?)])\"")
 _TEX_DASH = re.compile(r"(?<=\w)\{(?=\w)")
 _TEX_ACCENT = re.compile("([\x12\x13\x7f])([A-Za-z])")
 
@@ -73,7 +74,7 @@ def clean_line(text: str, tex: frozenset[str] = frozenset()) -> str:
     if tex:
         text = _TEX_LIGATURE.sub(lambda found: _ligature(found.group(), tex), text)
         text = _TEX_ACCENT.sub(_composed, text)
-        text = _TEX_DASH.sub("–", _TEX_QUOTE.sub("“", text))
+        text = _TEX_DASH.sub("–", _TEX_CLOSING.sub("”", _TEX_QUOTE.sub("“", text)))
     text = _BULLET_CODE.sub("•", text)
     text = text.translate(_TABLE)
     text = _CONTROL.sub(" ", text)

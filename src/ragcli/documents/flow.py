@@ -17,11 +17,12 @@ from statistics import median
 
 from ragcli.documents.characters import clean_line, old_tex
 from ragcli.documents.hyphens import keeps_hyphen, vocabulary
-from ragcli.documents.interruptions import BREAK, PARAGRAPH, SENTENCE_END, SPACE, Row, continued
+from ragcli.documents.interruptions import BREAK, CAPTION, PARAGRAPH, SENTENCE_END, SPACE, Row, continued
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines, median_size
 from ragcli.records import PageSpan
 
 _ITEM = re.compile(r"^(?:[•◦▪‣·∙*–—]\s|\[\w{1,8}\]\s|\(?(?:\d{1,2}|[a-z]|[ivx]{1,4})[.)]\s)")
+_POINTS_ON = re.compile(r"\b(?:in|see|of|and|by|from|to|with|on|or|cf\.|e\.g\.,?)$|[(,]$", re.IGNORECASE)
 _HARD_HYPHEN = re.compile(r"\w-$")
 _REACH = 6
 """Lines before and after that are asked where the column's edges are."""
@@ -157,6 +158,9 @@ def _separators(rows: Sequence[Row], pages: Sequence[PageLines]) -> list[str]:
         if not pages[row.page].placed or not pages[before.page].placed:
             out.append(_unplaced(before.line, row.line))
             continue
+        if CAPTION.match(row.line.text) and not _POINTS_ON.search(before.line.text):
+            out.append(PARAGRAPH)
+            continue
         following = rows[number + 1] if number + 1 < len(rows) else None
         after = following.line if following is not None and following.page == row.page else None
         began = out[number - 1] == PARAGRAPH
@@ -253,7 +257,7 @@ def _below(
     if not tiny and not 0.88 * size < before.size < 1.14 * size:
         return PARAGRAPH
     if step > 1.4 * pitch and step > 1.5 * size:
-        goes_on = not ended and line.text[:1].islower()
+        goes_on = not ended and line.text[:1].islower() and not CAPTION.match(before.text)
         return BREAK if goes_on or tiny else PARAGRAPH
     if tiny:
         return SPACE
@@ -277,10 +281,10 @@ def _below(
 
 def _elsewhere(before: Line, line: Line, after: Line | None, edge: _Edge) -> str:
     """What stands before a line at the top of another column or page."""
+    if not 0.95 * line.size < before.size < 1.06 * line.size:
+        return PARAGRAPH
     if before.broken and line.text[:1].islower():
         return SPACE
-    if not 0.9 * line.size < before.size < 1.12 * line.size:
-        return PARAGRAPH
     ended = bool(SENTENCE_END.search(before.text))
     early = before.x1 < edge.right - 2.5 * before.size
     indented = (
@@ -289,7 +293,7 @@ def _elsewhere(before: Line, line: Line, after: Line | None, edge: _Edge) -> str
         and line.x0 < after.x0 + 5 * line.size
         and after.baseline < line.baseline
     )
-    if ended and (early or indented):
+    if ended and (early or indented or line.text[:1].islower()):
         return PARAGRAPH
     if not ended and line.text[:1].islower():
         return SPACE

@@ -14,6 +14,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?(?:-[^\W\d_]+)*")
+# fmt: off
+_ENDINGS = frozenset((
+    "able", "ably", "al", "ally", "ance", "ances", "ation", "ations", "cation", "ed", "ence", "ences", "er", "ered",
+    "ers", "ful", "fully", "ible", "ibly", "ic", "ical", "ically", "ing", "ings", "ion", "ions", "ism", "isms",
+    "ist", "ists", "ities", "ity", "ive", "ively", "ization", "less", "ly", "ment", "ments", "ness", "ous",
+    "ously", "ship", "sion", "sions", "tion", "tional", "tions", "tive", "ture", "tures", "ty", "ular", "uous",
+))
+_HEADS = frozenset((
+    "cross", "ex", "fast", "full", "half", "high", "large", "long", "low", "quasi", "real", "self", "semi", "short",
+    "small", "so", "time", "well",
+))
+# fmt: on
 _LAST = re.compile(r"(?:\w+-)*\w+$")
 _FIRST = re.compile(r"\w+(?:-\w+)*")
 
@@ -64,10 +76,14 @@ def keeps_hyphen(before: str, after: str, known: Vocabulary) -> bool:
         hyphened += known.words[f"{head}-{tail}s"] + (known.words[f"{head}-{tail[:-1]}"] if tail.endswith("s") else 0)
     if joined != hyphened:
         return hyphened > joined
+    if near_tail in _ENDINGS:
+        return False
     if right.group()[0].isupper() and not left.group().isupper():
         return True
     if len(near_head) == 1 or "-" in head:
         return True
     both = known.words[near_head] and known.words[near_tail] and len(near_head) > 2 and len(near_tail) > 3
+    if near_head in _HEADS and len(near_tail) > 4:
+        return True
     compound = known.heads[near_head] + known.tails[near_tail] > 1
     return bool(both or (compound and known.words[near_tail]))

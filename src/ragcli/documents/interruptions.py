@@ -16,7 +16,9 @@ from ragcli.documents.lines import Line
 
 SPACE, BREAK, PARAGRAPH = " ", "\n", "\n\n"
 SENTENCE_END = re.compile(r"[.!?:;。！？][\"”’'\])]*$")
-_CAPTION = re.compile(r"^(?:fig(?:ure|\.)|table|algorithm|listing|exhibit|box)\s", re.IGNORECASE)
+CAPTION = re.compile(
+    r"^(?:fig(?:ure|\.)|table|algorithm|listing|exhibit|box) ?(?:\d{1,3}|[IVX]{1,5})[a-z]?[:.]", re.IGNORECASE
+)
 _LONGEST = 45
 
 
@@ -67,8 +69,8 @@ def _interruption(rows: Sequence[Row], separators: Sequence[str], body: float, n
         begins = separators[after] == PARAGRAPH
         if not _is_body(following, body):
             inside = True
-            captioned = captioned or _CAPTION.match(following.line.text) is not None
-        elif begins and _CAPTION.match(following.line.text):
+            captioned = captioned or CAPTION.match(following.line.text) is not None
+        elif begins and CAPTION.match(following.line.text):
             inside = captioned = True
         elif begins:
             elsewhere = following.page != row.page or following.line.baseline > row.line.baseline

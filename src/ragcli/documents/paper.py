@@ -81,7 +81,9 @@ def describe(
     stamp = "\n".join([*first.aside, *furniture, information.get("Subject", ""), information.get("Title", "")])
     title = _title(information.get("Title", ""), printed, page_text)
     metadata: dict[str, MetadataValue] = {}
-    authors = _file_authors(information.get("Author", ""), page_text) or _printed_authors(lines[title_end:])
+    authors = _file_authors(information.get("Author", ""), page_text) or (
+        _printed_authors(lines[title_end:]) if first.placed else []
+    )
     if authors:
         metadata["authors"] = authors
     arxiv = _ARXIV.search(stamp) or _only(_ARXIV, page_text)

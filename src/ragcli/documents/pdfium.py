@@ -30,6 +30,8 @@ _SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
 _BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
 _TYPICAL_SIZE = 2.1
 """A font's size over its letters' mean width, for fonts that don't tell their size."""
+_NO_GAP = 0.1
+"""A gap narrower than this part of the font size is no space, whatever PDFium makes of it."""
 _WORD_GAP = 0.18
 """A gap wider than this part of the font size, inside what PDFium takes for one word, is a space it missed."""
 
@@ -104,9 +106,7 @@ class PageReader:
     def _lines(self, page: _PageText, start: int, end: int, *, soft: bool) -> Iterator[tuple[Line, _Direction]]:
         """The line text[start:end]; or several, where PDFium missed that it goes on in another column."""
         raw, text = self._raw, page.text
-        middle = (start + end) // 2
-        if text[middle].isspace():
-            middle += 1
+        middle = _small_letter(text, (start + end) // 2, end)
         index = self._index(page, middle)
         size = self._size(page, index)
         direction = _direction(self._matrix.a, self._matrix.b)
@@ -122,10 +122,12 @@ class PageReader:
                 yield from self._lines(page, *_stripped(text, start, cut), soft=False)
                 yield from self._lines(page, *_stripped(text, cut, end), soft=soft)
                 return
-        late = self._index(page, end - 1 - (end - start) // 8)
-        bold = self._bold(page, index) and self._bold(page, late)
-        if end - start > 15 and 0.4 * size < (late_size := self._size(page, late)) < size:
-            size = late_size  # a heading that runs into its paragraph
+        bold = self._bold(page, index)
+        if end - start > 15:
+            late = self._index(page, _small_letter(text, end - 1 - (end - start) // 6, end))
+            bold = bold and self._bold(page, late)
+            if 0.4 * size < (late_size := self._size(page, late)) < size:
+                size = late_size  # a heading that runs into its paragraph
         piece = text[start:end]
         if self.mending_since is None and self._runs_together(page, start, end, size):
             self.mending_since = self._count
@@ -176,7 +178,7 @@ class PageReader:
         done = start
         for found in _SPACED_J.finditer(page.text, start, end):
             right = self._box(page, found.start() - 1).right
-            if self._box(page, found.end()).left - right < _WORD_GAP * size:
+            if self._box(page, found.end()).left - right < _NO_GAP * size:
                 out.append(page.text[done : found.start()])
                 done = found.end()
         out.append(page.text[done:end])
@@ -237,6 +239,16 @@ def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
     while end > start and text[end - 1].isspace():
         end -= 1
     return start, end
+
+
+def _small_letter(text: str, place: int, end: int) -> int:
+    """The first small letter from `place` on; capitals may be small capitals, which have a size of their own."""
+    for position in range(place, min(place + 15, end)):
+        if text[position].islower():
+            return position
+    while text[place].isspace():
+        place += 1
+    return place
 
 
 def _direction(a: float, b: float) -> _Direction:
