@@ -69,7 +69,7 @@ def test_a_sound_collection_has_no_problems(collection: Collection) -> None:
     assert collection.verify() == ()
 
 
-@pytest.mark.parametrize("name", ["vectors.f32", "tokens.bits", "tokens.ids", "tokens.offsets", "rows.ids"])
+@pytest.mark.parametrize("name", ["vectors.f32", "vectors.bits", "tokens.bits", "tokens.ids", "tokens.offsets", "rows.ids"])
 def test_a_flipped_byte_in_an_array_is_named_and_only_damaged_rows_are_embedded_again(
     collection: Collection, name: str
 ) -> None:

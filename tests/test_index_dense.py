@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragcli.index.arrays import RowWriter, open_rows
-from ragcli.index.dense import top_rows
+from ragcli.index.dense import sign_distances, top_rows, top_rows_by_signs
 from ragcli.index.tokens import TokenReader, chunk_frequency, idf_weights, max_sim, pack_signs
 
 Array = npt.NDArray[np.float32]
@@ -33,6 +33,41 @@ def test_the_best_rows_are_those_of_a_full_sort(count: int, k: int, seed: int, t
     expected = sorted(set(range(count)) - set(dead.tolist()), key=lambda row: (-full[row], row))[:k]
     assert rows.tolist() == expected
     np.testing.assert_allclose(scores, full[expected], atol=1e-6)
+
+
+@pytest.mark.parametrize("width", [1, 8, 16, 20, 32, 384])
+def test_signs_are_as_far_apart_as_the_dimensions_in_which_they_differ(width: int) -> None:
+    vectors, query = unit_rows(70, width, 5), unit_rows(1, width, 6)[0]
+    expected = ((vectors > 0) != (query > 0)).sum(axis=1)
+    assert sign_distances(pack_signs(vectors), query).tolist() == expected.tolist()
+
+
+def test_signs_find_the_rows_that_an_exact_search_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragcli.index.dense._RESCORED", 400)
+    vectors, query = unit_rows(6000, 64, 7), unit_rows(1, 64, 8)[0]
+    planted = np.arange(100, 6000, 500)
+    vectors[planted] = query + 0.8 * unit_rows(len(planted), 64, 9)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    dead = planted[:1]
+    rows, scores = top_rows_by_signs(vectors, pack_signs(vectors), query, 10, dead)
+    expected, exact = top_rows(vectors, query, 10, dead)
+    assert rows.tolist() == expected.tolist()
+    np.testing.assert_allclose(scores, exact, atol=1e-6)
+
+
+def test_dead_rows_never_come_back_however_like_the_query_their_signs_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragcli.index.dense._RESCORED", 32)
+    vectors = np.repeat(unit_rows(1, 16, 9), 300, axis=0)
+    rows, _ = top_rows_by_signs(vectors, pack_signs(vectors), vectors[0], 20, np.arange(280))
+    assert set(rows.tolist()) <= set(range(280, 300))
+
+
+def test_a_search_for_most_rows_scores_them_all() -> None:
+    vectors, query = unit_rows(50, 8, 1), unit_rows(1, 8, 2)[0]
+    expected, exact = top_rows(vectors, query, 50)
+    rows, scores = top_rows_by_signs(vectors, pack_signs(vectors), query, 50)
+    assert rows.tolist() == expected.tolist()
+    np.testing.assert_array_equal(scores, exact)
 
 
 def test_rows_come_from_disk_block_by_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

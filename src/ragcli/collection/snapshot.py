@@ -28,7 +28,7 @@ from ragcli.records import CollectionSettings, StoredChunk
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ragcli.collection.rowfiles import FloatArray, IntArray, Numbers
+    from ragcli.collection.rowfiles import FloatArray, IntArray, Numbers, SignArray
     from ragcli.collection.verification import Problem
     from ragcli.index.lexical import LexicalIndex
     from ragcli.index.tfidf import TfidfReader
@@ -80,6 +80,17 @@ class Snapshot:
         if not self.record.dimension:
             return np.empty((self.record.rows, 0), np.float32)
         return vector_file(self.record.dimension).open(self.folder, self.record)
+
+    @cached_property
+    def signs(self) -> SignArray:
+        """(rows, ceil(d / 8)) the sign bits of `vectors`, mapped from disk."""
+        import numpy as np
+
+        from ragcli.collection.rowfiles import sign_file
+
+        if not self.record.dimension:
+            return np.empty((self.record.rows, 0), np.uint8)
+        return sign_file(self.record.dimension).open(self.folder, self.record)
 
     @cached_property
     def row_numbers(self) -> Numbers:

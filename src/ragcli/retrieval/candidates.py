@@ -19,7 +19,7 @@ from ragcli.retrieval.pipelines import Stage
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.models import Encoding
+    from ragcli.models import Encoding, FloatArray
 
 Numbers = npt.NDArray[np.int64]
 StageScores = npt.NDArray[np.float64]
@@ -58,9 +58,7 @@ class Pool:
 def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: int) -> Numbers:
     """Numbers of the chunks that one stage puts first in one collection, best first, at most `depth`."""
     if stage == "dense":
-        from ragcli.index.dense import top_rows
-
-        rows, _ = top_rows(snapshot.vectors, question.encoding.vector, depth, snapshot.dead)
+        rows = _near_rows(snapshot, question.encoding.vector, depth)
         return np.asarray(snapshot.row_numbers[rows], dtype=np.int64)
     if stage == "tfidf":
         return (
@@ -69,6 +67,14 @@ def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: i
             else _no_numbers()
         )
     return _lexical_ranking(snapshot, question.text, depth)
+
+
+def _near_rows(snapshot: Snapshot, vector: FloatArray, depth: int) -> npt.NDArray[np.int64]:
+    from ragcli.index.dense import SIGNS_FROM, top_rows, top_rows_by_signs
+
+    if len(snapshot.vectors) < SIGNS_FROM:
+        return top_rows(snapshot.vectors, vector, depth, snapshot.dead)[0]
+    return top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
 
 
 def _lexical_ranking(snapshot: Snapshot, text: str, depth: int) -> Numbers:
