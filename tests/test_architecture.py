@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.tiny_models import tiny_encoder
 
 ROOT = Path(__file__).parents[1] / "src" / "ragcli"
 
@@ -31,9 +32,9 @@ FLOORS: dict[str, int] = {
 # Loaded only inside the function that needs them, on every floor.
 HEAVY = {
     *("torch", "transformers", "sentence_transformers", "sklearn", "scipy", "onnxruntime", "onnx", "onnxscript"),
-    *("pypdf", "pypdfium2", "huggingface_hub", "tokenizers", "safetensors", "tantivy", "yaml", "lxml", "trafilatura"),
+    *("pypdf", "pypdfium2", "huggingface_hub", "tokenizers", "safetensors", "tantivy", "yaml", "lxml", "selectolax"),
     *("charset_normalizer", "markdown_it", "pebble", "PIL", "pytesseract", "matplotlib", "ir_measures", "re2"),
-    *("pandas", "Stemmer", "regex", "lightgbm", "requests", "httpx"),
+    *("trafilatura", "pandas", "Stemmer", "regex", "lightgbm", "requests", "httpx"),
 }
 # Reading arrays is what these floors are for; the others stay free of it, so that grep and --help never load it.
 NUMPY_FLOORS = {"index", "models", "retrieval", "collection", "evaluation", "api"}
@@ -181,15 +182,28 @@ def test_nothing_unpickles_evaluates_or_calls_a_shell() -> None:
     assert wrong == []
 
 
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with a collection of two notes, made with a tiny encoder."""
+    folder = tmp_path_factory.mktemp("architecture")
+    encoder = tiny_encoder(folder / ".encoder")
+    (folder / ".notes").mkdir()
+    for name in ("wormhole", "sketch"):
+        (folder / ".notes" / f"{name}.md").write_text(f"# A {name}\n\nNegative energy opens a {name}.\n")
+    loaded_by("ingest", str(folder / ".notes"), "-c", "notes", "--encoder", str(encoder), data_dir=folder)
+    return folder
+
+
 def loaded_by(*arguments: str, data_dir: Path) -> set[str]:
     """The names of the top-level packages that a real call of ragcli has loaded when it ends."""
     probe = (
         "import json, sys\n"
         "from ragcli.__main__ import main\n"
         "code = main(sys.argv[1:])\n"
+        "assert code == 0, code\n"
         "print('\\n' + json.dumps(sorted({name.split('.')[0] for name in sys.modules})))\n"
     )
-    environment = {**os.environ, "RAGCLI_DATA_DIR": str(data_dir)}
+    environment = {**os.environ, "RAGCLI_DATA_DIR": str(data_dir), "RAGCLI_CACHE_DIR": str(data_dir / ".cache")}
     done = subprocess.run(
         [sys.executable, "-c", probe, *arguments],
         capture_output=True,
@@ -205,3 +219,18 @@ def loaded_by(*arguments: str, data_dir: Path) -> set[str]:
 def test_help_loads_nothing_but_the_parser(arguments: list[str], tmp_path: Path) -> None:
     loaded = loaded_by(*arguments, data_dir=tmp_path)
     assert not loaded & (HEAVY | {"numpy", "rich", "pydantic", "sqlite3", "platformdirs", "tomllib"})
+
+
+def test_grep_loads_no_array_no_index_and_no_model(data_dir: Path) -> None:
+    for arguments in (["grep", "negative energy"], ["grep", "negative energy", "--json"], ["show", "sketch.md"]):
+        assert not loaded_by(*arguments, data_dir=data_dir) & (HEAVY | {"numpy", "rich", "pydantic"})
+
+
+def test_query_loads_no_training_library_and_for_json_no_rich(data_dir: Path) -> None:
+    loaded = loaded_by("query", "what opens a wormhole", "--json", data_dir=data_dir)
+    assert "onnxruntime" in loaded
+    assert not loaded & {
+        *("torch", "transformers", "sentence_transformers", "sklearn", "scipy", "onnx", "huggingface_hub"),
+        *("pypdf", "pypdfium2", "pebble", "rich", "pydantic", "multiprocessing"),
+    }
+    assert "tokenizers" not in loaded_by("query", "wormhole", "--pipeline", "bm25", "--json", data_dir=data_dir)
