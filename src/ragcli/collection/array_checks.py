@@ -17,11 +17,12 @@ import numpy.typing as npt
 
 from ragcli.collection.blobs import count_pieces, read_integers
 from ragcli.collection.generation import Generation
-from ragcli.collection.rowfiles import NUMBERS, OFFSETS, PIECES, ArrayFile, array_files
+from ragcli.collection.rowfiles import NUMBERS, OFFSETS, PIECES, ArrayFile, array_files, sign_file
 from ragcli.collection.schema import DIGEST
 from ragcli.index.arrays import row_bytes
 
 BytesRange = tuple[int, int]
+SIGNS: Final = sign_file(0).name
 _BLOCK: Final = 8 << 20
 
 
@@ -77,7 +78,8 @@ def sound_rows(folder: Path, record: Generation, damage: dict[ArrayFile, list[By
     sound = np.ones(record.rows, np.bool_)
     bounds: npt.NDArray[np.int64] | None = None
     for file, ranges in damage.items():
-        if file.per != "token":
+        # The signs of the vectors are made from the vectors whenever a row is written.
+        if file.per != "token" and file.name != SIGNS:
             # A damaged bound spoils the row before it and the row after it.
             before = 1 if file.per == "bound" else 0
             for first, last in _rows_in(file, ranges):

@@ -88,13 +88,11 @@ def compact(writer: Writer) -> None:
     """Write the live rows into a new edition of the arrays and commit that."""
     record, rows = writer.record, writer.rows
     edition = new_arrays(writer)
-    live = np.setdiff1d(np.arange(record.rows), writer.dead)
-    # Live rows mostly lie side by side; each stretch is copied as one.
-    stretches = np.split(live, np.flatnonzero(np.diff(live) != 1) + 1) if len(live) else []
+    live = np.ones(record.rows, np.bool_)
+    live[writer.dead] = False
     with RowFiles(writer.folder, replace(record, arrays=edition, rows=0, tokens=0)) as fresh:
-        for stretch in stretches:
-            for first in range(int(stretch[0]), int(stretch[-1]) + 1, _BLOCK):
-                fresh.copy(rows, first, min(_BLOCK, int(stretch[-1]) + 1 - first))
+        for first in range(0, record.rows, _BLOCK):
+            fresh.copy(rows, first, live[first : first + _BLOCK])
         segments = fresh.sync()
         compacted = successor(record, same_chunks=True)
         compacted = replace(compacted, arrays=edition, rows=fresh.rows, tokens=fresh.tokens)

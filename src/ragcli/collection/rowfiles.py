@@ -233,22 +233,27 @@ class RowFiles(StoredRows):
         self._new_numbers += numbers
         self.rows += len(numbers)
 
-    def copy(self, other: RowFiles, first: int, count: int) -> None:
-        """Append `count` synced rows of another edition, from row `first` on."""
-        numbers = other.block(NUMBERS, first, count)
+    def copy(self, other: StoredRows, first: int, keep: npt.NDArray[np.bool_]) -> None:
+        """Append those rows of another edition, from row `first` on, that `keep` (n,) says to keep."""
+        count = len(keep)
+        numbers = other.block(NUMBERS, first, count)[keep]
+        if not len(numbers):
+            return
         if self._dimension:
             bounds = other.block(OFFSETS, first, count + 1)
-            start, stop = int(bounds[0]), int(bounds[-1])
+            lengths, start, stop = np.diff(bounds), int(bounds[0]), int(bounds[-1])
+            of_kept = np.repeat(keep, lengths)
             for file in self._files:
                 if file.per == "token":
-                    self._put(file, other.block(file, start, stop - start))
-            for file in (vector_file(self._dimension), sign_file(self._dimension)):
-                self._put(file, other.block(file, first, count))
-            self._put(OFFSETS, bounds[1:] - start + self.tokens)
-            self.tokens += stop - start
+                    self._put(file, other.block(file, start, stop - start)[of_kept])
+                elif file.per == "chunk" and file != NUMBERS:
+                    self._put(file, other.block(file, first, count)[keep])
+            ends = self.tokens + np.cumsum(lengths[keep])
+            self._put(OFFSETS, ends)
+            self.tokens = int(ends[-1])
         self._put(NUMBERS, numbers)
         self._new_numbers += numbers.tolist()
-        self.rows += count
+        self.rows += len(numbers)
 
     def sync(self) -> tuple[Segment, ...]:
         """Bring all appended rows to the disk; what was appended since the last sync, by file."""
