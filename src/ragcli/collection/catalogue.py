@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from os import fsdecode, fsencode
 from typing import Any, Final, Literal
 
+from ragcli.collection.sieves import runs_with
 from ragcli.collection.texts import (
     checked_text,
     chunk_seal,
@@ -166,18 +167,23 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
         )
 
 
+_TEXT: Final = "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins, l.seal FROM {origin}"
+_TEXT_PARTS: Final = "documents d JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
+_ALL_TEXTS: Final = f"{_TEXT.format(origin=_TEXT_PARTS)} ORDER BY d.number"
+# The cross join makes SQLite look into the squeezed text first and read the rest of those that hold the literal.
+_WITH_LITERAL: Final = (
+    _TEXT.format(origin="{first} CROSS JOIN documents d ON d.number = s.document JOIN files f ON f.number = d.file")
+    + " JOIN layouts l ON l.document = d.number WHERE instr(s.text, ?) > 0"
+)
+_IN_RUN: Final = _WITH_LITERAL.format(first="squeezed s") + " AND s.document BETWEEN ? AND ? ORDER BY s.document"
+_CHOSEN: Final = (
+    _WITH_LITERAL.format(first="json_each(?) j CROSS JOIN squeezed s ON s.document = j.value") + " ORDER BY j.key"
+)
+
+
 def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[DocumentText]:
     """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given."""
-    query = (
-        "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins, l.seal FROM documents d"
-        " JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
-    )
-    if squeezed is None:
-        rows = connection.execute(query + " ORDER BY d.number")
-    else:
-        query += " JOIN squeezed s ON s.document = d.number WHERE instr(s.text, ?) > 0 ORDER BY d.number"
-        rows = connection.execute(query, (clean(squeezed),))
-    for number, identity, source, path, title, pages, joins, seal in rows:
+    for number, identity, source, path, title, pages, joins, seal in _text_rows(connection, squeezed):
         yield DocumentText(
             document_id=identity,
             source=source,
@@ -188,6 +194,18 @@ def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
             pages=decode_pages(pages),
             chunks=document_chunks(connection, number),
         )
+
+
+def _text_rows(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[Any]:
+    if squeezed is None:
+        yield from connection.execute(_ALL_TEXTS)
+        return
+    literal = clean(squeezed)
+    for run in runs_with(connection, literal):
+        if run.chosen is None:
+            yield from connection.execute(_IN_RUN, (literal, run.first, run.last))
+        elif run.chosen:
+            yield from connection.execute(_CHOSEN, (json.dumps(run.chosen), literal))
 
 
 def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk, ...]:

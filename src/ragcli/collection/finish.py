@@ -1,4 +1,4 @@
-"""What is left to do when the last document is in: drop what is dead, refit TF-IDF, tidy up.
+"""What is left to do when the last document is in: drop what is dead, refit TF-IDF, make sieves, tidy up.
 
 None of it changes what the collection says, so all of it may be put off: an interrupted ingest skips it, and the
 next one that gets to its end does it.
@@ -22,6 +22,7 @@ from ragcli.collection.housekeeping import next_edition, remove_old_files
 from ragcli.collection.manifest import write_manifest
 from ragcli.collection.rowfiles import STEMS, RowFiles, Segment
 from ragcli.collection.schema import DIGEST
+from ragcli.collection.sieves import make_sieves
 from ragcli.collection.store import explained, transaction
 from ragcli.collection.writer import Writer
 
@@ -45,6 +46,7 @@ def finish(writer: Writer, listener: Listener) -> None:
         if record.tfidf_stale and record.chunks <= TFIDF_LIMIT:
             listener(PhaseStarted("fitting"))
             refit(writer)
+        make_sieves(writer.connection)
         writer.settle(replace(writer.release_numbers(), last_ingest=now()))
         tidy(writer)
 

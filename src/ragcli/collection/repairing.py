@@ -26,6 +26,7 @@ from ragcli.collection.finish import finish, new_arrays, refit
 from ragcli.collection.generation import edition_name, successor
 from ragcli.collection.housekeeping import next_edition
 from ragcli.collection.rowfiles import NUMBERS, Row, RowFiles, StoredRows, empty_row, row_of
+from ragcli.collection.sieves import drop_sieves
 from ragcli.collection.steps import DocumentLost, take_step
 from ragcli.collection.store import explained, transaction
 from ragcli.collection.texts import read_document
@@ -60,6 +61,9 @@ def repair(
                 f"the document '{source}' was taken out; the next ingest reads its file again"
                 for source in _drop_damaged(writer)
             ]
+        if "sieves" in parts:
+            drop_sieves(writer.connection)
+            done.append("the sieves of exact search were made anew")
         if parts & {"store", "arrays"}:
             kept, embedded = _rebuild_arrays(writer, encoder, listener)
             done.append(f"the arrays were written anew: {kept:,} rows kept, {embedded:,} chunks embedded again")

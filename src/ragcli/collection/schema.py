@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The on-disk format this code writes; kept in the database's user_version."""
 
 APPLICATION_ID: Final = 0x72616763
@@ -132,6 +132,21 @@ CREATE TABLE pieces (
 CREATE TABLE squeezed (
   document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
   text TEXT NOT NULL
+);
+
+-- For exact search in large collections: see `sieves`. A row's key is the sieve's number times 16,384, plus the place.
+CREATE TABLE sieves (
+  number INTEGER PRIMARY KEY,
+  first INTEGER NOT NULL,
+  last INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  documents BLOB NOT NULL,
+  seal BLOB NOT NULL
+);
+
+CREATE TABLE sieve_rows (
+  key INTEGER PRIMARY KEY,
+  blocks BLOB NOT NULL
 );
 
 CREATE TABLE metadata (

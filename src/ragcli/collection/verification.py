@@ -20,10 +20,11 @@ from ragcli.collection.array_checks import check_arrays
 from ragcli.collection.drafts import seal_document
 from ragcli.collection.generation import Generation
 from ragcli.collection.manifest import MANIFEST, manifest
+from ragcli.collection.sieves import damaged_sieves
 from ragcli.collection.texts import checked_text, chunk_seal
 from ragcli.errors import RagcliError
 
-Part = Literal["store", "arrays", "lexical", "tfidf", "manifest"]
+Part = Literal["store", "sieves", "arrays", "lexical", "tfidf", "manifest"]
 _MOST: Final = 20
 
 
@@ -38,7 +39,7 @@ class Problem:
 def find_problems(folder: Path, connection: sqlite3.Connection, record: Generation) -> list[Problem]:
     """Everything wrong with the collection in that state; the connection has a read transaction open."""
     problems: list[Problem] = []
-    for part in ("store", "arrays", "lexical", "tfidf", "manifest"):
+    for part in ("store", "sieves", "arrays", "lexical", "tfidf", "manifest"):
         found: list[str] = []
         try:
             for sentence in _CHECKS[part](folder, connection, record):
@@ -96,6 +97,11 @@ def _chunks_fit(connection: sqlite3.Connection, document: int, text: str, count:
         row[2] == at and 0 <= row[3] < row[4] <= len(text) and chunk_seal(row[:8], text[row[3] : row[4]]) == row[8]
         for at, row in enumerate(rows)
     )
+
+
+def _check_sieves(_folder: Path, connection: sqlite3.Connection, _record: Generation) -> Iterator[str]:
+    for number in damaged_sieves(connection):
+        yield f"store.db: sieve {number}, by which exact search chooses documents, is not what was stored"
 
 
 def _check_lexical(folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
@@ -159,6 +165,7 @@ def _check_manifest(folder: Path, connection: sqlite3.Connection, record: Genera
 
 _CHECKS: Final = {
     "store": _check_store,
+    "sieves": _check_sieves,
     "arrays": check_arrays,
     "lexical": _check_lexical,
     "tfidf": _check_tfidf,
