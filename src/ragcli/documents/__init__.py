@@ -2,7 +2,7 @@
 
 `discover` finds the files, `read_files` reads them in worker processes (`read_file` in this one, `read_jsonl` lines
 from anywhere), and `chunk_document` cuts a document into passages. The names are loaded when they are first used,
-so that importing this package costs nothing.
+so that importing this package costs nothing. `discover` is named like its module and is imported from there.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ragcli.documents.chunking import chunk_document, embedding_text
-    from ragcli.documents.discover import Discovery, FoundFile, discover
+    from ragcli.documents.discover import Discovery, FoundFile
     from ragcli.documents.jsonl import read_jsonl
     from ragcli.documents.read import SUFFIXES, ReadOptions, kind_of, read_file
     from ragcli.documents.workers import read_files
@@ -23,7 +23,6 @@ __all__ = [
     "FoundFile",
     "ReadOptions",
     "chunk_document",
-    "discover",
     "embedding_text",
     "kind_of",
     "read_file",
@@ -37,7 +36,6 @@ _HOMES = {
     "FoundFile": "discover",
     "ReadOptions": "read",
     "chunk_document": "chunking",
-    "discover": "discover",
     "embedding_text": "chunking",
     "kind_of": "read",
     "read_file": "read",

@@ -39,7 +39,7 @@ def _joined(lines: Sequence[Line]) -> list[Line]:
             gap = line.x0 - before.x1
             if (
                 abs(before.baseline - line.baseline) < 0.45 * size
-                and -0.5 * size < gap < 1.6 * size
+                and -0.5 * size < gap < 1.2 * size
                 and line.x0 > before.x0
                 and not before.broken
             ):

@@ -25,9 +25,13 @@ from typing import Any
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
 
 _BREAK = re.compile("\r\n|\ufffe")
+_SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
 _LONG_WORD = re.compile(r"[^\W\d_]{12,}")
 _SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
 _BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
+_FEWEST_ROWS = 6
+_FEWEST_LETTERS = 15
+"""Fewer rows across a gap, or fewer letters on either side of it in a row, and it is a table's."""
 _TYPICAL_SIZE = 2.1
 """A font's size over its letters' mean width, for fonts that don't tell their size."""
 _NO_GAP = 0.1
@@ -62,25 +66,31 @@ class PageReader:
         width, height = page.get_size()
         textpage = page.get_textpage()
         try:
-            pieces = list(self._pieces(textpage))
+            text = self._text(textpage.raw)
+            pieces = list(self._pieces(text)) if text else []
+            gutter = self._gutter(text, pieces, width) if text else None
+            if text and gutter is not None:
+                pieces = [part for piece in pieces for part in self._parted(text, piece, gutter)]
         finally:
             textpage.close()
         return _upright(pieces, width, height, label)
 
-    def _pieces(self, textpage: Any) -> Iterator[tuple[Line, _Direction]]:
+    def _text(self, handle: Any) -> _PageText | None:
         raw = self._raw
-        handle = textpage.raw
         count = raw.FPDFText_CountChars(handle)
         if count <= 0:
-            return
+            return None
         buffer = (ctypes.c_ushort * (2 * count + 2))()
         written = raw.FPDFText_GetText(handle, 0, count, buffer)
         text = bytes(memoryview(buffer).cast("B")[: 2 * max(0, written - 1)]).decode("utf-16-le", "surrogatepass")
         if not text:
-            return
+            return None
         wide = max(text) > "\uffff"
         last = raw.FPDFText_GetCharIndexFromTextIndex(handle, len(text) - 1)
-        page = _PageText(handle, text, wide, same=not wide and last == len(text) - 1)
+        return _PageText(handle, text, wide, same=not wide and last == len(text) - 1)
+
+    def _pieces(self, page: _PageText) -> Iterator[_Piece]:
+        text = page.text
         position = 0
         while position <= len(text):
             found = _BREAK.search(text, position)
@@ -103,7 +113,7 @@ class PageReader:
             position = len(page.text[:position].encode("utf-16-le", "surrogatepass")) // 2
         return int(self._raw.FPDFText_GetCharIndexFromTextIndex(page.handle, position))
 
-    def _lines(self, page: _PageText, start: int, end: int, *, soft: bool) -> Iterator[tuple[Line, _Direction]]:
+    def _lines(self, page: _PageText, start: int, end: int, *, soft: bool) -> Iterator[_Piece]:
         """The line text[start:end]; or several, where PDFium missed that it goes on in another column."""
         raw, text = self._raw, page.text
         middle = _small_letter(text, (start + end) // 2, end)
@@ -139,13 +149,59 @@ class PageReader:
             piece += SOFT_HYPHEN
         baseline = self._x.value if direction[1] else self._y.value
         line = Line(piece, min(left, near), max(right, far), baseline, max(size, 0.1), bold)
-        yield line, direction
+        yield _Piece(line, direction, start, end, soft)
 
     def _size(self, page: _PageText, index: int) -> float:
         """The size the character is printed in; leaves its matrix in `_matrix`."""
         matrix = self._matrix
         self._raw.FPDFText_GetMatrix(page.handle, index, matrix)
         return float(self._raw.FPDFText_GetFontSize(page.handle, index) * (matrix.c**2 + matrix.d**2) ** 0.5)
+
+    def _gutter(self, page: _PageText, pieces: list[_Piece], width: float) -> float | None:
+        """Where two columns are parted that PDFium reads straight across; None if it doesn't.
+
+        A few wide lines are asked for their widest gap. A gutter is one that most of them have in the same place.
+        """
+        wide = [
+            piece
+            for piece in pieces
+            if piece.direction == (1, 0) and piece.line.x1 - piece.line.x0 > 0.5 * width and len(piece.line.text) > 40
+        ]
+        if len(wide) < _FEWEST_ROWS or 3 * len(wide) < len(pieces):
+            return None
+        sample = wide[:: max(1, len(wide) // _FEWEST_ROWS)]
+        gaps = [gap for piece in sample if (gap := self._widest_gap(page, piece)) is not None]
+        if 3 * len(gaps) < 2 * len(sample):
+            return None
+        gutter = min(right for _, right in gaps) - 1
+        crossed = sum(1 for left, _ in gaps if left < gutter)
+        return gutter if 3 * crossed >= 2 * len(sample) and 0.3 * width < gutter < 0.7 * width else None
+
+    def _widest_gap(self, page: _PageText, piece: _Piece) -> tuple[float, float] | None:
+        """The left and right edge of the line's widest space, if it is too wide for one between words."""
+        best: tuple[float, float] | None = None
+        for place, left, right in self._gaps(page, piece):
+            if min(place - piece.start, piece.end - place) > _FEWEST_LETTERS and (
+                best is None or right - left > best[1] - best[0]
+            ):
+                best = (left, right)
+        return best if best is not None and best[1] - best[0] > 1.3 * piece.line.size else None
+
+    def _gaps(self, page: _PageText, piece: _Piece) -> Iterator[tuple[int, float, float]]:
+        """Each space in the line: its place in the text, and where the letters beside it end and begin."""
+        for found in _SPACE.finditer(page.text, piece.start, piece.end):
+            left = self._box(page, found.start() - 1).right
+            yield found.start(), left, self._box(page, found.end()).left
+
+    def _parted(self, page: _PageText, piece: _Piece, gutter: float) -> Iterator[_Piece]:
+        """The line in two where it crosses the gutter in a wide space; else as it is."""
+        if piece.direction == (1, 0) and piece.line.x0 < gutter < piece.line.x1:
+            for place, left, right in self._gaps(page, piece):
+                if left <= gutter + 1 and right >= gutter and right - left > 0.8 * piece.line.size:
+                    yield from self._lines(page, *_stripped(page.text, piece.start, place), soft=False)
+                    yield from self._lines(page, *_stripped(page.text, place, piece.end), soft=piece.soft)
+                    return
+        yield piece
 
     def _bold(self, page: _PageText, index: int) -> bool:
         if self._raw.FPDFText_GetFontWeight(page.handle, index) >= 600:
@@ -210,6 +266,17 @@ class PageReader:
 
 
 @dataclass(frozen=True, slots=True)
+class _Piece:
+    """A line, its direction, the part of the page's text that it is, and whether its last word is broken."""
+
+    line: Line
+    direction: _Direction
+    start: int
+    end: int
+    soft: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _PageText:
     """A page's text. PDFium counts UTF-16 units and Python code points; `wide` says that they differ here.
 
@@ -258,25 +325,24 @@ def _direction(a: float, b: float) -> _Direction:
     return (0, 1) if b > 0 else (0, -1)
 
 
-def _upright(pieces: list[tuple[Line, _Direction]], width: float, height: float, label: str | None) -> PageLines:
+def _upright(pieces: list[_Piece], width: float, height: float, label: str | None) -> PageLines:
     """Turns the page so that most of its text runs left to right, and sets aside what then still runs otherwise.
 
     Lines come with positions along and across their own direction; what remains is to shift them onto the page.
     """
     weight: dict[_Direction, int] = {}
-    for line, direction in pieces:
-        weight[direction] = weight.get(direction, 0) + len(line.text)
+    for piece in pieces:
+        weight[piece.direction] = weight.get(piece.direction, 0) + len(piece.line.text)
     main = max(weight, key=lambda direction: weight[direction]) if weight else (1, 0)
     along = 0.0 if sum(main) > 0 else (width if main[0] else height)
     turned, rise = {(1, 0): (1, 0.0), (-1, 0): (-1, height), (0, 1): (-1, width), (0, -1): (1, 0.0)}[main]
-    lines = tuple(
-        replace(line, x0=line.x0 + along, x1=line.x1 + along, baseline=rise + turned * line.baseline)
-        for line, direction in pieces
-        if direction == main
-    )
-    if main == (1, 0):
-        lines = tuple(line for line, direction in pieces if direction == main)
-    aside = tuple(line.text for line, direction in pieces if direction != main)
+    lines = [piece.line for piece in pieces if piece.direction == main]
+    if main != (1, 0):
+        lines = [
+            replace(line, x0=line.x0 + along, x1=line.x1 + along, baseline=rise + turned * line.baseline)
+            for line in lines
+        ]
+    aside = tuple(piece.line.text for piece in pieces if piece.direction != main)
     if main[1]:
         width, height = height, width
-    return PageLines(lines, width, height, label, aside=aside)
+    return PageLines(tuple(lines), width, height, label, aside=aside)
