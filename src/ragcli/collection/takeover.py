@@ -52,6 +52,8 @@ def join_chunks(texts: Sequence[str]) -> tuple[str, list[tuple[int, int]]]:
 
 def _overlap(before: str, after: str) -> int:
     """Characters at the end of one chunk that begin the next; 0 if too few to be sure."""
+    if len(after) < len(before) and before.endswith(after):
+        return len(after)
     longest = min(len(before), len(after)) - 1
     return next((k for k in range(longest, LEAST_OVERLAP - 1, -1) if before.endswith(after[:k])), 0)
 
