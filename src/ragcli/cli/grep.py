@@ -30,7 +30,7 @@ app = new_app()
     epilog=examples(
         'ragcli grep "negative average null energy"',
         "ragcli grep -E 'T_?[cC] ?= ?[0-9.]+ ?K' -c papers --all",
-        'ragcli grep -l "quantum advantage" | xargs -d "\\n" ls -l',
+        'ragcli grep -l "quantum advantage" -c papers',
     ),
 )
 def grep(

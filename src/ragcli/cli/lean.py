@@ -2,7 +2,7 @@
 
 Two habits of Typer are too slow for a tool that is called from scripts in loops. It builds every command to
 print one command's help, so here a group is a table of names, and a command's module is loaded when the command
-is called. And from 0.22 on it imports pydantic (70 ms, half of a whole `ragcli grep`) to turn the text "5" into
+is called. And recent versions import pydantic (70 ms, half of a whole `ragcli grep`) to turn the text "5" into
 a number, so here the five types that options of ragcli have are read by Python's own constructors. Where
 Typer's insides are not as expected, its own way is left in place: slower, the same result.
 """
@@ -106,7 +106,6 @@ def new_app(*, group: type[LeanGroup] = LeanGroup, completion: bool = False, **s
         add_completion=completion,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
-        suggest_commands=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         **settings,
     )
