@@ -7,6 +7,7 @@ mistake of a person, a file or a disk ends in a traceback.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -20,6 +21,8 @@ EXIT_BUG: Final = 70
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code. `arguments` are those of the process unless given."""
     terminal.prepare_streams()
+    if arguments is None:
+        end_as_by_ctrl_c()
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
@@ -30,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.note(str(error))
         code = error.exit_code
     except KeyboardInterrupt:
-        terminal.note("interrupted; what was committed is kept.")
+        terminal.note("interrupted.")
         code = EXIT_INTERRUPTED
     except MemoryError:
         terminal.note("there is not enough memory for this.")
@@ -64,6 +67,13 @@ def run(arguments: Sequence[str]) -> int:
     if code == EXIT_INTERRUPTED:
         raise KeyboardInterrupt
     return code if isinstance(code, int) else EXIT_DONE
+
+
+def end_as_by_ctrl_c() -> None:
+    """Let SIGTERM end the process in good order, as Ctrl-C does: files closed, workers gone, the last commit kept."""
+    # Where Ctrl-C is ignored, as in a shell's background, passing it on would make the process hard to end.
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
 
 
 def os_error_sentence(error: OSError) -> str:
