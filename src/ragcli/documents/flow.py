@@ -254,7 +254,7 @@ def _below(
     early = _ends_early(before, line, edge.right)
     if before.broken and 0.85 * size < before.size < 1.18 * size and step < 2.2 * pitch:
         return SPACE
-    if not tiny and not 0.88 * size < before.size < 1.14 * size:
+    if not tiny and not 0.94 * size < before.size < 1.07 * size:
         return PARAGRAPH
     if step > 1.4 * pitch and step > 1.5 * size:
         goes_on = not ended and line.text[:1].islower() and not CAPTION.match(before.text)
@@ -281,7 +281,7 @@ def _below(
 
 def _elsewhere(before: Line, line: Line, after: Line | None, edge: _Edge) -> str:
     """What stands before a line at the top of another column or page."""
-    if not 0.95 * line.size < before.size < 1.06 * line.size:
+    if not 0.94 * line.size < before.size < 1.07 * line.size:
         return PARAGRAPH
     if before.broken and line.text[:1].islower():
         return SPACE

@@ -35,6 +35,7 @@ _BLOCKS = _APART | frozenset((
 ))
 # fmt: on
 _LISTS = frozenset({"ul", "ol", "menu"})
+_IN_LISTS = _LISTS | {"p"}
 _CELLS = frozenset({"td", "th"})
 _HEADING = re.compile(r"^h[1-6]$")
 _CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
@@ -151,8 +152,8 @@ class _Page:
             self._break(self._distance(tag))
 
     def _distance(self, tag: str) -> str:
-        """What stands around an element: an empty line, but not between a list and the one inside it."""
-        return "\n\n" if tag in _APART and not (tag in _LISTS and self.counters) else "\n"
+        """What stands around an element: an empty line, but not inside a list."""
+        return "\n\n" if tag in _APART and not (self.counters and tag in _IN_LISTS) else "\n"
 
     def _item(self) -> None:
         if self.counters and self.counters[-1] >= 0:

@@ -63,7 +63,7 @@ def _interruption(rows: Sequence[Row], separators: Sequence[str], body: float, n
         return None
     if not row.line.broken and (SENTENCE_END.search(row.line.text) or not _goes_on(row.line.text)):
         return None
-    inside = captioned = False
+    inside = captioned = strange = False
     for after in range(number + 1, min(len(rows), number + _LONGEST)):
         following = rows[after]
         begins = separators[after] == PARAGRAPH
@@ -74,8 +74,10 @@ def _interruption(rows: Sequence[Row], separators: Sequence[str], body: float, n
             inside = captioned = True
         elif begins:
             elsewhere = following.page != row.page or following.line.baseline > row.line.baseline
-            ready = inside and following.line.text[:1].islower() and (elsewhere or captioned)
-            return after if ready else None
+            if following.line.text[:1].islower():
+                sure = captioned or (elsewhere and not strange)
+                return after if inside and sure else None
+            inside = strange = True  # part of a figure in the body's size, if a caption follows
     return None
 
 

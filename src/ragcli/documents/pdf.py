@@ -188,6 +188,7 @@ def _document(raw: RawPdf, name: str, warnings: list[str], options: ReadOptions)
     ]
     if not any(page.lines for page in kept):  # the same words on every page, and nothing else
         kept = pages
+    kept = _plain_body(kept)
     flow = run_together(kept)
     body = median_size(kept)
     paper = describe(kept, furniture, flow, raw.information, body)
@@ -201,6 +202,14 @@ def _document(raw: RawPdf, name: str, warnings: list[str], options: ReadOptions)
         joins=flow.joins,
         warnings=tuple(warnings),
     )
+
+
+def _plain_body(pages: list[PageLines]) -> list[PageLines]:
+    """The pages with nothing bold, if most of their text is: then bold means nothing in this document."""
+    bold = sum(len(line.text) for page in pages for line in page.lines if line.bold)
+    if 2 * bold < sum(len(line.text) for page in pages for line in page.lines):
+        return pages
+    return [replace(page, lines=tuple(replace(line, bold=False) for line in page.lines)) for page in pages]
 
 
 def _silent(pages: Sequence[PageLines]) -> list[int]:

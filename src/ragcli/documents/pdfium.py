@@ -29,6 +29,7 @@ _SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
 _LONG_WORD = re.compile(r"[^\W\d_]{12,}")
 _SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
 _BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
+_NOT_BOLD = re.compile(r"roman|regular|italic|oblique|book|light|medium|times|(?:^|\+)(?:cm|sf|lm|ec)[a-z]+\d", re.I)
 _FEWEST_ROWS = 6
 _FEWEST_LETTERS = 15
 """Fewer rows across a gap, or fewer letters on either side of it in a row, and it is a table's."""
@@ -124,7 +125,8 @@ class PageReader:
         left, _, _ = _edges(self._box(page, start), direction)
         _, right, _ = _edges(self._box(page, end - 1), direction)
         near, far, height = _edges(self._box(page, middle), direction)
-        if size < 0.6 * height or size <= 0:  # a bitmap font, whose own numbers mean nothing
+        guessed = size < 0.6 * height or size <= 0  # a bitmap font, whose own numbers mean nothing
+        if guessed:
             size = _TYPICAL_SIZE * abs(right - left) / (end - start) if end - start > 3 else height
         if right < left - size:
             cut = self._jump(page, start, end, direction, size)
@@ -136,7 +138,7 @@ class PageReader:
         if end - start > 15:
             late = self._index(page, _small_letter(text, end - 1 - (end - start) // 6, end))
             bold = bold and self._bold(page, late)
-            if 0.4 * size < (late_size := self._size(page, late)) < size:
+            if not guessed and 0.4 * size < (late_size := self._size(page, late)) < size:
                 size = late_size  # a heading that runs into its paragraph
         piece = text[start:end]
         if self.mending_since is None and self._runs_together(page, start, end, size):
@@ -149,7 +151,7 @@ class PageReader:
             piece += SOFT_HYPHEN
         baseline = self._x.value if direction[1] else self._y.value
         line = Line(piece, min(left, near), max(right, far), baseline, max(size, 0.1), bold)
-        yield _Piece(line, direction, start, end, soft)
+        yield _Piece(line, direction, start, end, soft, guessed)
 
     def _size(self, page: _PageText, index: int) -> float:
         """The size the character is printed in; leaves its matrix in `_matrix`."""
@@ -204,10 +206,12 @@ class PageReader:
         yield piece
 
     def _bold(self, page: _PageText, index: int) -> bool:
-        if self._raw.FPDFText_GetFontWeight(page.handle, index) >= 600:
-            return True
+        """True if the font's name says so, or says nothing and has the weight, which PDFium guesses from its stems."""
         self._raw.FPDFText_GetFontInfo(page.handle, index, self._name, 255, self._flags)
-        return bool(_BOLD.search(self._name.value.decode("latin-1")))
+        name = self._name.value.decode("latin-1")
+        if _BOLD.search(name):
+            return True
+        return not _NOT_BOLD.search(name) and self._raw.FPDFText_GetFontWeight(page.handle, index) >= 700
 
     def _jump(self, page: _PageText, start: int, end: int, direction: _Direction, size: float) -> int | None:
         """Where in text[start:end] the pen went back by more than three letters after a space."""
@@ -267,13 +271,15 @@ class PageReader:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A line, its direction, the part of the page's text that it is, and whether its last word is broken."""
+    """A line, its direction, the part of the page's text that it is, whether its last word is broken, and whether
+    its size is only guessed."""
 
     line: Line
     direction: _Direction
     start: int
     end: int
     soft: bool
+    guessed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +342,15 @@ def _upright(pieces: list[_Piece], width: float, height: float, label: str | Non
     main = max(weight, key=lambda direction: weight[direction]) if weight else (1, 0)
     along = 0.0 if sum(main) > 0 else (width if main[0] else height)
     turned, rise = {(1, 0): (1, 0.0), (-1, 0): (-1, height), (0, 1): (-1, width), (0, -1): (1, 0.0)}[main]
-    lines = [piece.line for piece in pieces if piece.direction == main]
+    guesses = [piece.line.size for piece in pieces if piece.guessed and len(piece.line.text) > 20]
+    usual = median(guesses) if guesses else 0.0
+    lines = [
+        replace(piece.line, size=usual)
+        if piece.guessed and 0.85 * usual < piece.line.size < 1.18 * usual
+        else piece.line
+        for piece in pieces
+        if piece.direction == main
+    ]
     if main != (1, 0):
         lines = [
             replace(line, x0=line.x0 + along, x1=line.x1 + along, baseline=rise + turned * line.baseline)

@@ -1,8 +1,8 @@
 """Plain text, whatever its encoding.
 
 A byte order mark is believed; else UTF-8 is taken if the bytes are UTF-8, which other encodings' text almost never
-is by chance. Then charset-normalizer guesses. Its guess among the Western one-byte encodings is no better than the
-commonest of them, so for those it is Windows-1252, which is Latin-1 with quotes and dashes where Latin-1 has nothing.
+is by chance. Then charset-normalizer guesses. Where Windows-1252 is as good a guess as its best, it is that one, by far
+the commonest; it is Latin-1 with quotes and dashes where Latin-1 has nothing.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _SAMPLE = 200_000
-_WESTERN = ("latin_1", "iso8859", "cp125", "cp850", "cp437", "cp858", "mac_", "hp_roman8", "cp037", "cp500", "cp1140")
-_NOT_WESTERN = ("cp1250", "cp1251", "cp1253", "cp1255", "cp1256", "iso8859_2", "iso8859_5", "iso8859_6", "iso8859_7")
+_WESTERN = "cp1252"
+_CONTROL = bytes(range(9)) + bytes(range(14, 27)) + bytes(range(28, 32))
+"""Bytes that no text in a one-byte encoding has."""
 
 
 def read_plain(data: bytes, path: Path) -> Document:
@@ -49,14 +50,13 @@ def decoded(data: bytes, name: str, *, declared: str | None = None) -> str:
     wide = _wide(data)
     if wide is not None:
         return data.decode(wide, "replace")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        text = ""
-    if data and (text or not data.strip()) and data.count(b"\x00") * 50 < len(data):
-        return text
-    if data.count(b"\x00") * 50 >= max(len(data), 1) and data:
+    strange = len(data) - len(data.translate(None, _CONTROL))
+    if 50 * strange > len(data):
         raise DocumentError(f"{name} is not text: it has the bytes of a program, a picture or an archive.")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
     if declared is not None:
         try:
             return data.decode(declared)
@@ -81,12 +81,15 @@ def _wide(data: bytes) -> str | None:
 def _guessed(data: bytes) -> str:
     from charset_normalizer import from_bytes
 
-    best = from_bytes(data[:_SAMPLE]).best()
-    if best is None:
-        return "cp1252"
-    encoding = best.encoding
-    western = encoding.startswith(_WESTERN) and not encoding.startswith(_NOT_WESTERN)
-    return "cp1252" if western or (best.coherence < 0.05 and len(data) < 2000) else encoding
+    guesses = list(from_bytes(data[:_SAMPLE]))
+    if not guesses:
+        return _WESTERN
+    best = guesses[0]
+    for guess in guesses:
+        if _WESTERN in guess.could_be_from_charset:
+            as_good = guess.chaos <= best.chaos + 0.02 and guess.coherence >= best.coherence - 0.05
+            return _WESTERN if as_good else best.encoding
+    return best.encoding
 
 
 def year_in(value: object) -> int | None:
