@@ -234,7 +234,9 @@ def test_a_changed_or_missing_file_is_told_and_strict_makes_it_an_error(
     assert answer.code == 0
     assert answer.err.count("\n") == 1
     assert "wormhole.pdf" in answer.err
-    assert ragcli("query", QUESTION, "--top", "1", "--strict", *data).code == 3
+    strict = ragcli("query", QUESTION, "--top", "1", "--strict", *data)
+    assert (strict.code, strict.out) == (3, "")
+    assert "wormhole.pdf" in strict.err
 
 
 def test_query_defaults_come_from_the_configuration(ragcli: Ragcli, tmp_path: Path) -> None:
@@ -537,6 +539,50 @@ def test_reindex_changes_the_chunking(ragcli_on_copy: Ragcli) -> None:
     assert after["documents"] == before["documents"]
     assert ragcli_on_copy("query", QUESTION, "--json").json[0]["source"] == "wormhole.pdf"
     assert ragcli_on_copy("reindex").code == 2
+
+
+# import-index, models
+
+
+def test_an_index_saved_by_the_other_tool_becomes_a_collection(ragcli: Ragcli, tmp_path: Path, encoder: Path) -> None:
+    import numpy as np
+
+    saved = tmp_path / "saved"
+    saved.mkdir()
+    chunks = [
+        {"text": "a wormhole with negative energy", "source": "gao.pdf"},
+        {"text": "river bank", "source": "b.md"},
+    ]
+    (saved / "chunks.json").write_text(json.dumps(chunks))
+    np.save(saved / "embeddings.npy", np.eye(2, 32, dtype=np.float32))
+    (saved / "vectorizer.pkl").write_bytes(b"cos\nsystem\n(S'touch opened'\ntR.")
+    data = ("--data-dir", str(tmp_path / "d"))
+    answer = ragcli("import-index", str(saved), "-c", "old", "--encoder", str(encoder), "--json", *data)
+    assert answer.code == 0, answer.err
+    assert (answer.json["documents"], answer.json["chunks"]) == (2, 2)
+    assert ragcli("grep", "negative energy", "--json", *data).json[0]["source"] == "gao.pdf"
+    assert ragcli("query", "river bank", "--json", *data).json[0]["source"] == "b.md"
+    assert not (tmp_path / "opened").exists()
+    assert ragcli("import-index", str(tmp_path / "none"), "-c", "new", *data).code == 3
+    assert ragcli("import-index", str(tmp_path), "-c", "new", *data).code == 3
+    assert [each["name"] for each in ragcli("collections", "--json", *data).json] == ["old"]
+
+
+def test_models_are_listed_and_found(ragcli: Ragcli, encoder: Path) -> None:
+    listed = {each["path"]: each for each in ragcli("models", "--json").json}
+    assert listed[str(encoder)]["engine"] == "onnx"
+    assert len(listed[str(encoder)]["sha256"]) == 64
+    assert "SHA-256" in ragcli("models").out
+    assert ragcli("models", "path", str(encoder)).out == f"{encoder}\n"
+    assert ragcli("models", "pull", str(encoder)).out == f"{encoder}\n"
+
+
+@pytest.mark.parametrize("command", ["path", "pull"])
+def test_a_model_that_is_not_here_is_exit_5_and_a_way_to_get_it(ragcli: Ragcli, command: str) -> None:
+    answer = ragcli("models", command, "some/model")
+    assert answer.code == 5
+    assert answer.err.count("\n") == 1
+    assert "some/model" in answer.err
 
 
 # the frame

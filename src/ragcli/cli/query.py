@@ -10,7 +10,7 @@ import typer
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one, complete_pipeline
 from ragcli.cli.terminal import note, safe, whole, write, write_lines
-from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, InputError, UsageError
+from ragcli.errors import EXIT_DONE, InputError, UsageError
 from ragcli.retrieval.request import PIPELINES, QueryRequest
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def query(
     result = run_query(collections, request, engine=here.config.engine, notify=note)
     for warning in result.warnings:
         note(warning)
+    _check_sources(collections, result.hits, strict=strict)
 
     match form:
         case "--json":
@@ -120,7 +121,7 @@ def query(
             write(stages_table(result, here.screen))
         else:
             sys.stderr.write(stages_table(result, here.side_screen))
-    return _check_sources(collections, result.hits, strict=strict)
+    return EXIT_DONE
 
 
 def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
@@ -147,14 +148,16 @@ def _pipeline(option: str | None, here: Surroundings) -> str:
     return option if option is not None else defaults.pipeline
 
 
-def _check_sources(collections: Sequence[Collection], hits: Sequence[Hit], *, strict: bool) -> int:
-    """Say, in one line, which files behind the hits are not as they were when ingested."""
+def _check_sources(collections: Sequence[Collection], hits: Sequence[Hit], *, strict: bool) -> None:
+    """Say, in one line, which files behind the hits are not as they were when ingested; if strict, as an error."""
     from ragcli.collection import changed_sources
 
     stale = changed_sources(collections, [hit.chunk for hit in hits])
     if not stale:
-        return EXIT_DONE
+        return
     names = ", ".join(stale[:3]) + (f" and {len(stale) - 3} more" if len(stale) > 3 else "")
-    are = "has" if len(stale) == 1 else "have"
-    note(f"{names} {are} changed or gone since ingest; `ragcli ingest` brings the collection up to date.")
-    return EXIT_BAD_INPUT if strict else EXIT_DONE
+    have = "has" if len(stale) == 1 else "have"
+    sentence = f"{names} {have} changed or gone since ingest; `ragcli ingest` brings the collection up to date."
+    if strict:
+        raise InputError(sentence)
+    note(sentence)
