@@ -154,11 +154,11 @@ def test_closing_the_generator_ends_the_workers_at_once(long_paper: Path, paper:
 
 
 @linux
-def test_an_interrupt_ends_the_reading_and_leaves_no_process(long_paper: Path, tmp_path: Path) -> None:
+def test_an_interrupt_ends_the_reading_and_leaves_no_process(long_paper: Path, paper: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"  # no `if __name__ == "__main__"`: a user's script needs none
     script.write_text(
         "from pathlib import Path\nfrom ragcli.documents import ReadOptions, read_files\n"
-        f"paths = [Path({str(long_paper)!r})] * 8\n"
+        f"paths = [Path({str(paper)!r}), *[Path({str(long_paper)!r})] * 6]\n"
         "print('ready', flush=True)\n"
         "for path, items in read_files(paths, ReadOptions(workers=2)):\n    print(len(list(items)), flush=True)\n",
         encoding="utf-8",
