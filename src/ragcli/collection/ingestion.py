@@ -1,6 +1,6 @@
 """Taking documents in: find what changed, read it, cut it, embed it, commit it, a batch at a time.
 
-Reading runs in worker processes beside the embedding here. Every few hundred chunks, or ten seconds, what is
+Reading runs in worker processes beside the embedding here. Every few hundred chunks, or few seconds, what is
 complete is committed, so a run that is killed loses little and the next one goes on where it stopped. A document
 is replaced in the commit that brings its new version. Nothing holds all texts at once.
 """

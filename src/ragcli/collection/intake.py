@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 Arrival = tuple[Path, Iterable[Document | Failure]]
 
 COMMIT_CHUNKS: Final = 512
+COMMIT_MOST: Final = 4096
+COMMIT_PAUSE: Final = 1.0
 COMMIT_SECONDS: Final = 10.0
 
 
@@ -199,8 +201,10 @@ class Intake:
         return Draft(file, cut, said, None if old is None else old[0])
 
     def _commit_if_due(self) -> None:
-        waited = time.monotonic() - self._committed_at
-        if self._writer.uncommitted >= COMMIT_CHUNKS or (self._writer.uncommitted and waited >= COMMIT_SECONDS):
+        waiting, waited = self._writer.uncommitted, time.monotonic() - self._committed_at
+        # A commit waits for the disk a dozen times. Where chunks come by thousands a second, it must not be all one does.
+        enough = waiting >= COMMIT_CHUNKS and waited >= COMMIT_PAUSE
+        if enough or waiting >= COMMIT_MOST or (waiting and waited >= COMMIT_SECONDS):
             self.commit()
 
 
