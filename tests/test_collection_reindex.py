@@ -147,4 +147,4 @@ def test_another_reindex_after_an_interrupted_one_starts_over(collection: Collec
     reindex(collection, replace(collection.settings, chunk_size=500), HashEncoder)
     assert collection.settings.chunk_size == 500
     assert collection.verify() == ()
-    assert len(list(collection.path.glob("vectors*"))) == 1
+    assert len(list(collection.path.glob("vectors*.f32"))) == 1

@@ -202,7 +202,7 @@ class Intake:
 
     def _commit_if_due(self) -> None:
         waiting, waited = self._writer.uncommitted, time.monotonic() - self._committed_at
-        # A commit waits for the disk a dozen times. Where chunks come by thousands a second, it must not be all one does.
+        # A commit waits for the disk a dozen times; where chunks come fast, that must not be all there is time for.
         enough = waiting >= COMMIT_CHUNKS and waited >= COMMIT_PAUSE
         if enough or waiting >= COMMIT_MOST or (waiting and waited >= COMMIT_SECONDS):
             self.commit()
