@@ -541,6 +541,20 @@ def test_reindex_changes_the_chunking(ragcli_on_copy: Ragcli) -> None:
     assert ragcli_on_copy("reindex").code == 2
 
 
+def test_one_collection_that_cannot_be_read_does_not_cost_the_others(ragcli_on_copy: Ragcli, tmp_path: Path) -> None:
+    broken = tmp_path / "data" / "broken"
+    broken.mkdir()
+    (broken / "store.db").write_bytes(b"this is no database" * 100)
+    for arguments in (["collections"], ["grep", "null energy"], ["query", QUESTION], ["documents"]):
+        answer = ragcli_on_copy(*arguments, "--json")
+        assert answer.code == 0, answer.err
+        assert answer.json
+        assert answer.err.startswith("ragcli: ")
+        assert answer.err.count("\n") == 1
+        assert "broken" in answer.err
+    assert ragcli_on_copy("grep", "null energy", "-c", "broken").code == 3
+
+
 # import-index, models
 
 

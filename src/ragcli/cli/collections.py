@@ -12,7 +12,7 @@ from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import CollectionArgument, Json, Surroundings, complete_collection
 from ragcli.cli.tables import counted
 from ragcli.cli.terminal import note, safe_line, write
-from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, UsageError
+from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, CollectionError, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, CollectionInfo
@@ -194,16 +194,26 @@ def info_record(info: CollectionInfo) -> dict[str, object]:
     }
 
 
+def _info(collection: Collection) -> CollectionInfo | None:
+    """What a list shows of a collection; one that cannot be read is told, and the others are shown."""
+    try:
+        return collection.info()
+    except CollectionError as error:
+        note(str(error))
+        return None
+
+
 def _list(here: Surroundings, *, as_json: bool) -> int:
     from ragcli.collection import list_collections
 
-    infos = [here.collection(name).info() for name in list_collections(here.data_dir)]
+    names = list_collections(here.data_dir)
+    infos = [info for name in names if (info := _info(here.collection(name))) is not None]
     if as_json:
         from ragcli.cli.output import write_json
 
         write_json([info_record(info) for info in infos])
         return EXIT_DONE
-    if not infos:
+    if not names:
         note(f"there is no collection in {here.data_dir} yet; `ragcli ingest PATH` makes one.")
         return EXIT_DONE
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ragcli.cli.terminal import Screen, screen_of
-from ragcli.errors import MissingCollection, UsageError
+from ragcli.cli.terminal import Screen, note, screen_of
+from ragcli.errors import CollectionError, MissingCollection, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection
@@ -131,16 +131,32 @@ class Surroundings:
         return Collection.open(self.data_dir, name)
 
     def collections(self, names: Sequence[str] | None) -> list[Collection]:
-        """The collections named, each once, or all of them. Raises MissingCollection when there is none."""
+        """The collections named, each once, or all of them. Raises MissingCollection when there is none.
+
+        Of all of them, one that cannot be read is told and left out: it must not cost the others.
+        """
         from ragcli.collection import list_collections
 
-        chosen = list(dict.fromkeys(names)) if names else list(list_collections(self.data_dir))
-        if not chosen:
+        if names:
+            return [self.collection(name) for name in dict.fromkeys(names)]
+        found = list(list_collections(self.data_dir))
+        if not found:
             raise MissingCollection(
                 f"There is no collection in {self.data_dir} yet; `ragcli ingest PATH` makes one "
                 "(another folder is named by --data-dir)."
             )
-        return [self.collection(name) for name in chosen]
+        if len(found) == 1:
+            return [self.collection(found[0])]
+        return [collection for collection in map(self.collection, found) if _readable(collection)]
+
+
+def _readable(collection: Collection) -> bool:
+    try:
+        _ = collection.settings
+    except CollectionError as error:
+        note(str(error))
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
