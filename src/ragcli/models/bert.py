@@ -49,8 +49,14 @@ class Bert:
         return self.weights[f"{name}.weight"], self.weights[f"{name}.bias"]
 
 
-def run(bert: Bert, ids: IntArray, types: IntArray | None = None) -> FloatArray:
-    """Token states (t, d) of one text, or (1,) its score where the model has a head. fp32 throughout."""
+def run(
+    bert: Bert, ids: IntArray, types: IntArray | None = None, watch: Callable[[str, FloatArray], None] | None = None
+) -> FloatArray:
+    """Token states (t, d) of one text, or (1,) its score where the model has a head. fp32 throughout.
+
+    `watch` is shown the states (t, d) that each layer's attention and its feed-forward half read, under the names
+    of those parts.
+    """
     table = bert.weights
     places = np.arange(len(ids)) + bert.position_offset
     states = (
@@ -62,8 +68,12 @@ def run(bert: Bert, ids: IntArray, types: IntArray | None = None) -> FloatArray:
     bias = _relative_bias(bert.relative, len(ids))
     for number in range(bert.layers):
         layer = f"encoder.layer.{number}"
+        if watch:
+            watch(f"{layer}.attention.self", states)
         attended = _linear(bert, _attention(bert, states, layer, bias), f"{layer}.attention.output.dense")
         states = _norm(bert, attended + states, f"{layer}.attention.output.LayerNorm")
+        if watch:
+            watch(f"{layer}.intermediate.dense", states)
         inner = _ACTIVATE[bert.activation](_linear(bert, states, f"{layer}.intermediate.dense"))
         states = _norm(bert, _linear(bert, inner, f"{layer}.output.dense") + states, f"{layer}.output.LayerNorm")
     if bert.head == "none":

@@ -18,7 +18,7 @@ from ragcli.models.find import FoundModel
 from ragcli.models.hardware import processor_kind
 
 # Raise it when the graph changes: entries of another version are not read.
-FORMAT: Final = 1
+FORMAT: Final = 2
 
 GRAPH: Final = "model.onnx"
 TENSORS: Final = "model.data"

@@ -21,7 +21,7 @@ from ragcli.models.layout import Layout, check_scoring, read_json, read_layout, 
 from ragcli.models.protocols import Encoder, Engine, Notify, TextReranker
 
 if TYPE_CHECKING:
-    from ragcli.models.bert import Bert
+    from ragcli.models.export import Probe
     from ragcli.models.onnx_engine import OnnxCrossEncoder, OnnxEncoder
 
 # A cross-encoder reads this much of a passage, as the seed's does.
@@ -97,12 +97,12 @@ def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
             workers=worker_count(),
         )
 
-    def agree(encoder: OnnxEncoder, bert: Bert) -> tuple[bool, float]:
-        from ragcli.models.export import encoder_agreement
+    def probe() -> Probe:
+        from ragcli.models.export import encoder_probe
 
-        return encoder_agreement(encoder, bert)
+        return encoder_probe(pieces, pooling, load)
 
-    return _load_export(found, layout.config, load, agree, notify, scoring=False)
+    return _load_export(found, layout.config, load, probe, notify, scoring=False)
 
 
 def _onnx_reranker(found: FoundModel, notify: Notify) -> TextReranker:
@@ -123,19 +123,19 @@ def _onnx_reranker(found: FoundModel, notify: Notify) -> TextReranker:
     def load(graph: Path) -> OnnxCrossEncoder:
         return OnnxCrossEncoder(found.name, tokenizer, open_session(graph), squash, PASSAGE_CHARACTERS, worker_count())
 
-    def agree(reranker: OnnxCrossEncoder, bert: Bert) -> tuple[bool, float]:
-        from ragcli.models.export import reranker_agreement
+    def probe() -> Probe:
+        from ragcli.models.export import reranker_probe
 
-        return reranker_agreement(reranker, bert)
+        return reranker_probe(tokenizer, load)
 
-    return _load_export(found, config, load, agree, notify, scoring=True)
+    return _load_export(found, config, load, probe, notify, scoring=True)
 
 
 def _load_export(
     found: FoundModel,
     config: Mapping[str, object],
     load: Callable[[Path], Graph],
-    agree: Callable[[Graph, Bert], tuple[bool, float]],
+    probe: Callable[[], Probe],
     notify: Notify,
     *,
     scoring: bool,
@@ -154,8 +154,7 @@ def _load_export(
             shutil.rmtree(ready.path, ignore_errors=True)
     from ragcli.models.export import make_export
 
-    made = make_export(found, config, lambda graph, bert: agree(load(graph), bert), notify, scoring=scoring)
-    return load(made.graph)
+    return load(make_export(found, config, probe(), notify, scoring=scoring).graph)
 
 
 def _torch_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
