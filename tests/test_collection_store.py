@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.collection_support import HashEncoder, all_texts, new_collection, take_in_records
+from tests.collection_support import HashEncoder, all_texts, new_collection, prose, take_in_records
 
 from ragcli.collection import Collection, check_name, list_collections
 from ragcli.errors import CollectionBusy, CollectionError, MissingCollection, UsageError
@@ -273,3 +273,33 @@ def test_writing_into_a_read_only_folder_is_an_error_in_a_sentence(read_only: Pa
     done = run_unprivileged(writer, str(read_only))
     assert done.stdout == "True\nTrue\n", done.stderr
     assert all_texts(Collection.open(read_only, "papers")) == {"a": "a wormhole", "b": "other words"}
+
+
+@pytest.mark.parametrize("limit", [60_000, 800_000])
+def test_a_full_disk_is_told_and_costs_nothing_committed(tmp_path: Path, limit: int) -> None:
+    collection = new_collection(tmp_path)
+    take_in_records(collection, *({"id": f"old{n}", "text": prose(n, 30)} for n in range(20)))
+    before = all_texts(collection)
+    script = """
+        import resource, sys
+        from pathlib import Path
+        from ragcli.collection import Collection
+        from ragcli.errors import CollectionError
+        from tests.collection_support import prose, take_in_records
+        collection = Collection.open(Path(sys.argv[1]), "papers")
+        # No file may grow beyond the limit, as if there were no room for it.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), int(sys.argv[2])))
+        try:
+            take_in_records(collection, *({"id": f"new{n}", "text": prose(n, 100)} for n in range(1500)))
+        except CollectionError as error:
+            print(error)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(tmp_path / "data"), str(limit)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "intact" in done.stdout, done.stderr
+    assert collection.verify() == ()
+    after = all_texts(collection)
+    assert {source: after[source] for source in before} == before
+    take_in_records(collection, {"id": "later", "text": "there is room again"})
+    assert collection.verify() == ()
