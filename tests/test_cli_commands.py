@@ -182,7 +182,9 @@ def test_the_question_may_come_through_stdin(ragcli: Ragcli) -> None:
     assert [hit["chunk_id"] for hit in piped.json] == [
         hit["chunk_id"] for hit in ragcli("query", QUESTION, "--json").json
     ]
-    assert ragcli("query", "-", stdin=b"x" * (1 << 20) + b"x").code == 3
+    too_long = ragcli("query", "-", stdin=b"x" * (1 << 20))
+    assert (too_long.code, too_long.out) == (3, "")
+    assert "20,000 characters" in too_long.err
 
 
 @pytest.mark.parametrize(

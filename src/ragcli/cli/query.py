@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from ragcli.config import QueryDefaults
     from ragcli.records import Hit, StoredChunk
 
-# A question longer than this is a file given by mistake; encoders read some hundred words of it at best.
-LONGEST_QUESTION = 1 << 20
+# A question longer than this is a file given by mistake. Encoding all of a megabyte would take half a minute.
+LONGEST_QUESTION: Final = 20_000
 
 app = new_app()
 
@@ -131,12 +131,12 @@ def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
 
 
 def _question(text: str) -> str:
-    if text != "-":
-        return whole(text)
-    content = sys.stdin.buffer.read(LONGEST_QUESTION + 1)
-    if len(content) > LONGEST_QUESTION:
-        raise InputError("The question on stdin is over a megabyte; give the question alone.")
-    return content.decode("utf-8", errors="replace").strip()
+    if text == "-":
+        # Four bytes a character at most; one more tells that there is more.
+        text = sys.stdin.buffer.read(4 * LONGEST_QUESTION + 1).decode("utf-8", errors="replace").strip()
+    if len(text) > LONGEST_QUESTION:
+        raise InputError(f"The question has more than {LONGEST_QUESTION:,} characters; ask it in fewer words.")
+    return whole(text)
 
 
 def _pipeline(option: str | None, here: Surroundings) -> str:
