@@ -155,7 +155,8 @@ def has_text(page: PageLines) -> bool:
 def _recognized(
     document: Any, pages: list[PageLines], name: str, pages_known: Callable[[int, int], None] | None
 ) -> list[PageLines]:
-    blank = _silent(pages)
+    _, silent = _own_text([settled(page) for page in pages])
+    blank = sorted(silent)
     if not blank:
         return pages
     from ragcli.documents.ocr import open_recognizer
@@ -175,22 +176,17 @@ def _recognized(
 
 def _document(raw: RawPdf, name: str, warnings: list[str], options: ReadOptions) -> Document:
     pages = [settled(page) for page in raw.pages]
-    silent = _silent(pages)
+    kept, silent = _own_text(pages)
     if len(silent) == len(pages):
         raise DocumentError(_no_text(name, len(pages), options))
     if silent:
         warnings.append(f"{len(silent)} of {len(pages)} pages have no text (scanned?)")
-        nothing = set(silent)
-        pages = [replace(page, lines=()) if index in nothing else page for index, page in enumerate(pages)]
-    kept = without_furniture(pages)
     furniture = [
         line.text for before, after in zip(pages[:2], kept[:2], strict=True) for line in _missing(before, after)
     ]
-    if not any(page.lines for page in kept):  # the same words on every page, and nothing else
-        kept = pages
     kept = _plain_body(kept)
-    flow = run_together(kept)
     body = median_size(kept)
+    flow = run_together(kept, body)
     paper = describe(kept, furniture, flow, raw.information, body)
     return Document(
         text=flow.text,
@@ -212,16 +208,20 @@ def _plain_body(pages: list[PageLines]) -> list[PageLines]:
     return [replace(page, lines=tuple(replace(line, bold=False) for line in page.lines)) for page in pages]
 
 
-def _silent(pages: Sequence[PageLines]) -> list[int]:
-    """Indexes of the pages without text of their own. A download stamp on a scanned page is not the page's text."""
+def _own_text(pages: list[PageLines]) -> tuple[list[PageLines], set[int]]:
+    """The pages without what is printed on every page, and the indexes of those that have no text of their own.
+
+    A download stamp is not a scanned page's text. But if all pages say the same and nothing else, that is the text.
+    """
     bare = without_furniture(pages)
-    if not any(map(has_text, bare)):
-        bare = list(pages)
-    return [
+    if not any(page.lines for page in bare):
+        bare = pages
+    silent = {
         index
         for index, (page, own) in enumerate(zip(pages, bare, strict=True))
         if not has_text(page) or (page.lines and not own.lines)
-    ]
+    }
+    return [replace(page, lines=()) if index in silent else page for index, page in enumerate(bare)], silent
 
 
 def _missing(before: PageLines, after: PageLines) -> list[Any]:

@@ -58,6 +58,9 @@ class PageReader:
         self._flags = ctypes.c_int()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
         self._count = 0
+        self._last_size = 0.0
+        self._bold_names: dict[bytes, bool | None] = {}
+        self._sound: set[str] = set()
         self.mending_since: int | None = None
         """How many pages were read before words were seen that run together. From then on they are parted."""
 
@@ -124,10 +127,10 @@ class PageReader:
         raw.FPDFText_GetCharOrigin(page.handle, index, self._x, self._y)
         left, _, _ = _edges(self._box(page, start), direction)
         _, right, _ = _edges(self._box(page, end - 1), direction)
-        near, far, height = _edges(self._box(page, middle), direction)
-        guessed = size < 0.6 * height or size <= 0  # a bitmap font, whose own numbers mean nothing
-        if guessed:
-            size = _TYPICAL_SIZE * abs(right - left) / (end - start) if end - start > 3 else height
+        likely = _TYPICAL_SIZE * abs(right - left) / (end - start)
+        guessed = size < 0.4 * likely and size < 0.6 * _edges(self._box(page, middle), direction)[2]
+        if guessed:  # a bitmap font, whose own numbers mean nothing
+            size = likely
         if right < left - size:
             cut = self._jump(page, start, end, direction, size)
             if cut is not None:
@@ -135,7 +138,7 @@ class PageReader:
                 yield from self._lines(page, *_stripped(text, cut, end), soft=soft)
                 return
         bold = self._bold(page, index)
-        if end - start > 15:
+        if end - start > 15 and (bold or size > 1.03 * self._last_size):
             late = self._index(page, _small_letter(text, end - 1 - (end - start) // 6, end))
             bold = bold and self._bold(page, late)
             if not guessed and 0.4 * size < (late_size := self._size(page, late)) < size:
@@ -149,8 +152,9 @@ class PageReader:
             piece = self._unspaced(page, start, end, size)
         if soft:
             piece += SOFT_HYPHEN
+        self._last_size = size
         baseline = self._x.value if direction[1] else self._y.value
-        line = Line(piece, min(left, near), max(right, far), baseline, max(size, 0.1), bold)
+        line = Line(piece, left, max(left, right), baseline, max(size, 0.1), bold)
         yield _Piece(line, direction, start, end, soft, guessed)
 
     def _size(self, page: _PageText, index: int) -> float:
@@ -172,6 +176,8 @@ class PageReader:
         if len(wide) < _FEWEST_ROWS or 3 * len(wide) < len(pieces):
             return None
         sample = wide[:: max(1, len(wide) // _FEWEST_ROWS)]
+        if not any(self._widest_gap(page, piece) for piece in sample[1::3]):
+            return None
         gaps = [gap for piece in sample if (gap := self._widest_gap(page, piece)) is not None]
         if 3 * len(gaps) < 2 * len(sample):
             return None
@@ -208,10 +214,12 @@ class PageReader:
     def _bold(self, page: _PageText, index: int) -> bool:
         """True if the font's name says so, or says nothing and has the weight, which PDFium guesses from its stems."""
         self._raw.FPDFText_GetFontInfo(page.handle, index, self._name, 255, self._flags)
-        name = self._name.value.decode("latin-1")
-        if _BOLD.search(name):
-            return True
-        return not _NOT_BOLD.search(name) and self._raw.FPDFText_GetFontWeight(page.handle, index) >= 700
+        name = self._name.value
+        if name not in self._bold_names:
+            text = name.decode("latin-1")
+            self._bold_names[name] = True if _BOLD.search(text) else False if _NOT_BOLD.search(text) else None
+        told = self._bold_names[name]
+        return self._raw.FPDFText_GetFontWeight(page.handle, index) >= 700 if told is None else told
 
     def _jump(self, page: _PageText, start: int, end: int, direction: _Direction, size: float) -> int | None:
         """Where in text[start:end] the pen went back by more than three letters after a space."""
@@ -227,10 +235,13 @@ class PageReader:
 
     def _runs_together(self, page: _PageText, start: int, end: int, size: float) -> bool:
         """True if a word of the line is so long that it may be two, and its letters' distances say so."""
-        return any(
-            self._spaced(page, word.start(), word.end(), size) != word.group()
-            for word in _LONG_WORD.finditer(page.text, start, end)
-        )
+        for found in _LONG_WORD.finditer(page.text, start, end):
+            word = found.group()
+            if word not in self._sound:
+                if self._spaced(page, found.start(), found.end(), size) != word:
+                    return True
+                self._sound.add(word)
+        return False
 
     def _unspaced(self, page: _PageText, start: int, end: int, size: float) -> str:
         """text[start:end] without the spaces PDFium sees before a j, which in some fonts reaches to the left."""

@@ -1,0 +1,196 @@
+"""What stands between two printed lines: a space, a line break, or a paragraph's end.
+
+A page doesn't say which. The distance to the line above, the indent, and whether the next word would still have
+fitted on the line do. A line that ends early without need is the end of something: of a paragraph, a line of code, a
+row of a table. Over a column's or a page's end the sentence decides, so that it isn't torn.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+from statistics import median
+
+from ragcli.documents.interruptions import BREAK, CAPTION, PARAGRAPH, SENTENCE_END, SPACE, Row
+from ragcli.documents.lines import SOFT_HYPHEN, Line
+
+_ITEM = re.compile(r"^(?:[•◦▪‣·∙*–—]\s|\[\w{1,8}\]\s|\(?(?:\d{1,2}|[a-z]|[ivx]{1,4})[.)]\s)")
+_POINTS_ON = re.compile(r"\b(?:in|see|of|and|by|from|to|with|on|or|cf\.|e\.g\.,?)$|[(,]$", re.IGNORECASE)
+_REACH = 6
+"""Lines before and after that are asked where the column ends."""
+_SHARED = 3.0
+"""Lines end in the same place if they do to this many points."""
+
+
+class Spacing:
+    """Says what stands before each of some rows. `placed` tells of each page whether its lines have positions."""
+
+    def __init__(self, rows: Sequence[Row], placed: Sequence[bool]) -> None:
+        self._rows = rows
+        self._placed = placed
+        self._pitch = _pitches(rows, len(placed))
+
+    def separators(self) -> list[str]:
+        """What stands before each row; what is given for the first counts for nothing."""
+        out: list[str] = []
+        for number in range(len(self._rows)):
+            out.append(self._between(number, began=out[-1] == PARAGRAPH) if out else PARAGRAPH)
+        return self._listings(out)
+
+    def reordered(self, order: Sequence[int], separators: Sequence[str]) -> tuple[list[Row], list[str]]:
+        """The rows in another order, and what then stands before each; most stand where they stood."""
+        spacing = Spacing([self._rows[number] for number in order], self._placed)
+        out = [separators[number] for number in order]
+        for place in range(1, len(order)):
+            if order[place] != order[place - 1] + 1:
+                out[place] = spacing._between(place, began=out[place - 1] == PARAGRAPH)
+        return list(spacing._rows), out
+
+    def _between(self, number: int, *, began: bool) -> str:
+        """What stands before the row. `began` says that the row before it began a paragraph."""
+        rows = self._rows
+        before, row = rows[number - 1], rows[number]
+        if not self._placed[row.page] or not self._placed[before.page]:
+            return _unplaced(before.line, row.line)
+        if CAPTION.match(row.line.text) and not _POINTS_ON.search(before.line.text):
+            return PARAGRAPH
+        following = rows[number + 1] if number + 1 < len(rows) else None
+        after = following.line if following is not None and following.page == row.page else None
+        pitch = self._pitch[row.page]
+        if (
+            before.page == row.page
+            and row.line.baseline < before.line.baseline - 0.2 * row.line.size
+            and row.line.x0 < before.line.x1
+            and before.line.x0 < row.line.x1
+        ):
+            return self._below(number, after, pitch, began=began)
+        if before.page == row.page and before.line.baseline - row.line.baseline > 1.4 * pitch:
+            return PARAGRAPH
+        return self._elsewhere(number, after)
+
+    def _below(self, number: int, after: Line | None, pitch: float, *, began: bool) -> str:
+        """What stands before a line that is printed under the one before it."""
+        before, line = self._rows[number - 1].line, self._rows[number].line
+        size = line.size
+        step = before.baseline - line.baseline
+        if before.broken and 0.85 * size < before.size < 1.18 * size and step < 2.2 * pitch:
+            return SPACE
+        tiny = min(len(before.text), len(line.text)) <= 3
+        if not tiny and not 0.94 * size < before.size < 1.07 * size:
+            return PARAGRAPH
+        ended = SENTENCE_END.search(before.text) is not None
+        if step > 1.4 * pitch and step > 1.5 * size:
+            goes_on = not ended and line.text[:1].islower() and not CAPTION.match(before.text)
+            return BREAK if goes_on or tiny else PARAGRAPH
+        if tiny:
+            return SPACE
+        early = self._ends_early(number)
+        if before.bold != line.bold and early and (before.bold or ended):
+            return PARAGRAPH
+        indent = 0.7 * size
+        if before.x0 + indent < line.x0 < before.x0 + 5 * size:
+            if began and not early and not ended:  # the item's own lines hang under its first
+                return SPACE
+            returns = after is not None and after.baseline < line.baseline and after.x0 < line.x0 - indent
+            if (ended or early) and (returns or after is None or early):
+                return PARAGRAPH
+        if line.x0 < before.x0 - indent and not began and (ended or early):
+            return PARAGRAPH
+        return BREAK if early or (ended and _ITEM.match(line.text)) else SPACE
+
+    def _elsewhere(self, number: int, after: Line | None) -> str:
+        """What stands before a line at the top of another column or page."""
+        before, line = self._rows[number - 1].line, self._rows[number].line
+        if not 0.94 * line.size < before.size < 1.07 * line.size:
+            return PARAGRAPH
+        if before.broken and line.text[:1].islower():
+            return SPACE
+        ended = SENTENCE_END.search(before.text) is not None
+        if not ended and line.text[:1].islower():
+            return SPACE
+        early = before.x1 < self._right(number - 1)[0] - 2.5 * before.size
+        indented = (
+            after is not None
+            and after.x0 + 0.7 * line.size < line.x0 < after.x0 + 5 * line.size
+            and after.baseline < line.baseline
+        )
+        if ended and (early or indented or line.text[:1].islower()):
+            return PARAGRAPH
+        if not ended and (early or before.bold != line.bold or _ITEM.match(line.text)):
+            return PARAGRAPH
+        return SPACE
+
+    def _ends_early(self, number: int) -> bool:
+        """True if the row's first word would still have fitted at the end of the row before."""
+        rows = self._rows
+        before, line = rows[number - 1].line, rows[number].line
+        if abs(before.x1 - line.x1) <= _SHARED:
+            others = (rows[max(number - 2, 0)].line, rows[min(number + 1, len(rows) - 1)].line)
+            if any(other not in (before, line) and abs(before.x1 - other.x1) <= _SHARED for other in others):
+                return False  # three lines in a row end in one place: that is the column's edge
+        room = self._right(number - 1)[0] - before.x1
+        if room <= 0:
+            return False
+        word = line.text.split(" ", 1)[0]
+        width = (line.x1 - line.x0) / max(len(line.text), 1)
+        return room > (len(word) + 1.5) * width * 1.1 + 0.3 * line.size
+
+    def _right(self, number: int) -> tuple[float, bool]:
+        """Where the column ends at this row, as its neighbours of the same size show it; and if it is set flush."""
+        row = self._rows[number]
+        line, page = row.line, row.page
+        low, high = line.x0 - 3.5 * line.size, line.x0 + 3.5 * line.size
+        smallest, largest = 0.8 * line.size, 1.25 * line.size
+        ends = sorted(
+            other.line.x1
+            for other in self._rows[max(0, number - _REACH) : number + _REACH + 1]
+            if other.page == page and low <= other.line.x0 <= high and smallest <= other.line.size <= largest
+        )
+        often, usual = 0, ends[-1]
+        for index, end in enumerate(ends):
+            alike = bisect_right(ends, end + _SHARED, index) - index
+            if alike > often:
+                often, usual = alike, end + _SHARED / 2
+        if often > 2 and often >= 0.4 * len(ends):  # justified: a wide caption beside it doesn't widen the column
+            return usual, True
+        return ends[int(0.8 * (len(ends) - 1) + 0.5)], False
+
+    def _listings(self, separators: Sequence[str]) -> list[str]:
+        """Breaks every line where most lines around it end early: program text, tables, verse."""
+        out = list(separators)
+        for number, separator in enumerate(separators):
+            if separator != SPACE or self._rows[number - 1].line.broken:
+                continue
+            around = [*separators[max(1, number - 3) : number], *separators[number + 1 : number + 4]]
+            if (
+                2 * around.count(BREAK) > len(around)
+                and len(self._rows[number].line.text) > 3
+                and self._placed[self._rows[number].page]
+                and not self._right(number)[1]
+            ):
+                out[number] = BREAK
+        return out
+
+
+def _pitches(rows: Sequence[Row], count: int) -> list[float]:
+    """Each page's usual distance from line to line."""
+    steps: list[list[float]] = [[] for _ in range(count)]
+    for before, row in pairwise(rows):
+        step = before.line.baseline - row.line.baseline
+        if before.page == row.page and 0.7 * row.line.size < step < 3 * row.line.size:
+            steps[row.page].append(step)
+    everywhere = [step for page in steps for step in page]
+    usual = median(everywhere) if everywhere else 12.0
+    return [median(page) if len(page) >= 8 else usual for page in steps]
+
+
+def _unplaced(before: Line, line: Line) -> str:
+    """What stands between two lines of which only the words are known."""
+    if not before.text.strip(SOFT_HYPHEN):
+        return PARAGRAPH
+    short = len(before.text) < 0.6 * max(len(line.text), 45)
+    if short and not before.broken and not line.text[:1].islower():
+        return PARAGRAPH if SENTENCE_END.search(before.text) else BREAK
+    return SPACE
