@@ -48,9 +48,9 @@ def vectors_agree(cosines: FloatArray) -> bool:
 
 
 def check_pairs() -> list[tuple[str, str]]:
-    """Pairs of question and passage: each text with the next one, and with itself."""
+    """Pairs of question and passage: each text with the next one, and some with themselves as a perfect match."""
     following = [*CHECK_TEXTS[1:], CHECK_TEXTS[0]]
-    return [*zip(CHECK_TEXTS, following, strict=True), *((text, text) for text in CHECK_TEXTS)]
+    return [*zip(CHECK_TEXTS, following, strict=True), *((text, text) for text in CHECK_TEXTS[:4])]
 
 
 def scores_agree(exported: FloatArray, exact: FloatArray) -> bool:
