@@ -48,7 +48,7 @@ def write_tokenizer(folder: Path, *, max_length: int = 512) -> None:
 
     pieces = vocabulary()
     ids = {piece: number for number, piece in enumerate(pieces)}
-    tokenizer = Tokenizer(models.WordPiece(vocab=ids, unk_token="[UNK]", max_input_chars_per_word=100))  # noqa: S106
+    tokenizer = Tokenizer(models.WordPiece(vocab=ids, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.post_processor = processors.TemplateProcessing(
