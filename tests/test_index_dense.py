@@ -111,7 +111,7 @@ def test_late_interaction_is_the_weighted_sum_of_best_cosines(
     weights = np.random.default_rng(seed).random(terms).astype(np.float32)
     rows = np.random.default_rng(seed).permutation(len(sizes))
     expected = plain_max_sim(query, weights, [chunks[row] for row in rows])
-    np.testing.assert_allclose(max_sim(query, weights, reader, rows), expected, atol=1e-4)
+    np.testing.assert_allclose(max_sim(query, weights, reader, rows).whole, expected, atol=1e-4)
 
 
 def test_late_interaction_over_many_tokens_is_exact() -> None:
@@ -120,14 +120,33 @@ def test_late_interaction_over_many_tokens_is_exact() -> None:
     reader = TokenReader(bits, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
     query, weights = unit_rows(7, 384, 1), np.ones(7, np.float32)
     expected = plain_max_sim(query, weights, chunks)
-    np.testing.assert_allclose(max_sim(query, weights, reader, range(5)), expected, atol=1e-4)
+    np.testing.assert_allclose(max_sim(query, weights, reader, range(5)).whole, expected, atol=1e-4)
+
+
+def plain_windows(query: Array, weights: Array, chunks: list[Array]) -> list[float]:
+    scores = []
+    for chunk in chunks:
+        starts = range(0, len(chunk), 16)
+        scores.append(max((plain_max_sim(query, weights, [chunk[at : at + 48]])[0] for at in starts), default=0.0))
+    return scores
+
+
+def test_a_window_scores_what_its_48_tokens_alone_would() -> None:
+    chunks = [unit_rows(size, 64, size) for size in (0, 1, 15, 16, 17, 48, 49, 200)]
+    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
+    reader = TokenReader(bits, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+    query, weights = unit_rows(5, 64, 1), np.linspace(0.1, 1, 5, dtype=np.float32)
+    found = max_sim(query, weights, reader, [7, 0, 1, 2, 3, 4, 5, 6])
+    expected = plain_windows(query, weights, [chunks[row] for row in (7, 0, 1, 2, 3, 4, 5, 6)])
+    np.testing.assert_allclose(found.window, expected, atol=1e-4)
+    assert (found.window <= found.whole + 1e-5).all()
 
 
 def test_late_interaction_without_rows_or_query_tokens_is_zero() -> None:
     reader = TokenReader(pack_signs(unit_rows(4, 16, 0)), np.array([0, 2, 4]))
-    assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), reader, []).shape == (0,)
+    assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), reader, []).whole.shape == (0,)
     empty = np.empty((0, 16), np.float32)
-    assert max_sim(empty, np.empty(0, np.float32), reader, [0, 1]).tolist() == [0.0, 0.0]
+    assert max_sim(empty, np.empty(0, np.float32), reader, [0, 1]).window.tolist() == [0.0, 0.0]
 
 
 def test_a_rare_token_weighs_more_than_a_common_one() -> None:

@@ -68,7 +68,7 @@ def test_a_hit_says_where_it_stands_and_how_it_scored(notes: Collection) -> None
     assert hit.chunk.chunk_id == f"{hit.chunk.document_id}:0"
     assert hit.score_type == "fused"
     assert hit.reranker == "late"
-    assert set(hit.scores) == {"bm25", "tfidf", "dense", "rerank", "fused"}
+    assert set(hit.scores) == {"bm25", "tfidf", "dense", "rerank", "window", "feedback", "fused"}
     assert hit.scores["tfidf"] is None
     assert hit.scores["fused"] == hit.score
     assert 0.0 < hit.cosine <= 1.0
@@ -85,6 +85,37 @@ def test_without_reranking_hybrid_fuses_the_first_stages(notes: Collection) -> N
     assert result.reranker is None
     assert result.hits[0].score_type == "fused"
     assert result.hits[0].scores["rerank"] is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fusion": "rrf"},
+        {"fusion": "rrf", "rrf_k": 1},
+        {"fusion": "minmax"},
+        {"fusion": "convex", "alpha": 0.0},
+        {"feedback": 0.0},
+        {"feedback": 2.0},
+        {"bm25": 0.0, "window": 0.0},
+        {"titles": 1.0},
+        {"rocchio": 0.7},
+    ],
+)
+def test_every_way_to_rank_finds_the_passage(notes: Collection, options: dict[str, object]) -> None:
+    vote = "the leader of the cluster is elected by a vote of the servers for one term"
+    assert ask(notes, vote, **options)[0] == "raft.md"
+
+
+def test_convex_fusion_at_its_ends_is_one_stage_alone(notes: Collection) -> None:
+    question = "flow over a wing"
+    assert ask(notes, question, fusion="convex", alpha=1.0, feedback=0.0) == ask(notes, question, pipeline="dense")
+
+
+def test_a_weight_outside_its_range_is_a_usage_error(notes: Collection) -> None:
+    with pytest.raises(UsageError, match="alpha"):
+        ask(notes, "x", alpha=1.5)
+    with pytest.raises(UsageError, match="rrf_k"):
+        ask(notes, "x", rrf_k=0)
 
 
 def test_single_stage_pipelines_rerank_only_when_told_to(notes: Collection) -> None:

@@ -133,6 +133,12 @@ def read_chunks(connection: sqlite3.Connection, collection: str, numbers: Sequen
     return {chunk.number: chunk for chunk in _stored_chunks(connection, collection, rows)}
 
 
+def document_numbers(connection: sqlite3.Connection, numbers: Sequence[int]) -> dict[int, int]:
+    """The number of the document that each chunk is from; chunks that are not there are left out."""
+    query = "SELECT c.number, c.document FROM json_each(?) j CROSS JOIN chunks c ON c.number = j.value"
+    return dict(connection.execute(query, (json.dumps(list(numbers)),)).fetchall())
+
+
 def read_places(
     connection: sqlite3.Connection, collection: str, document_id: str, first: int, last: int
 ) -> tuple[StoredChunk, ...]:

@@ -152,6 +152,11 @@ class Snapshot:
         with reading(self.folder):
             return catalogue.read_chunks(self._connection, self.collection, numbers)
 
+    def document_numbers(self, numbers: Sequence[int]) -> dict[int, int]:
+        """The number of the document that each chunk is from; chunks unknown to this state are left out."""
+        with explained(self.folder):
+            return catalogue.document_numbers(self._connection, numbers)
+
     def rows(self, numbers: Sequence[int]) -> dict[int, int]:
         """The row of each live chunk among the numbers, in the order asked for."""
         import numpy as np

@@ -25,6 +25,8 @@ IntArray = npt.NDArray[np.int64]
 Bits = npt.NDArray[np.uint8]
 
 _BLOCK: Final = 128
+_WINDOW_STEP: Final = 16
+_WINDOW_STEPS: Final = 3
 
 
 def pack_signs(tokens: FloatArray) -> Bits:
@@ -52,27 +54,64 @@ class TokenReader:
         return (np.concatenate(parts) if parts else bits[:0]), stops - starts
 
 
+@dataclass(frozen=True, slots=True)
+class LateScores:
+    """Late interaction two ways, float32 (n,) each.
+
+    `whole` lets each query token find its best match anywhere in the passage. `window` wants them near one
+    another: it is the best that any stretch of some 48 tokens does alone (passage evidence within a passage:
+    Callan, SIGIR 1994).
+    """
+
+    whole: FloatArray
+    window: FloatArray
+
+
 def max_sim(
     query_tokens: FloatArray, query_weights: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray
-) -> FloatArray:
-    """Scores (n,) of the chunks at `rows` for query tokens (q, d), unit rows, with weights (q,).
+) -> LateScores:
+    """Scores of the chunks at `rows` for query tokens (q, d), unit rows, with weights (q,).
 
-    A chunk without tokens scores 0. Weights must not be negative; divide them by their sum for a score in [-1, 1].
+    A chunk without tokens scores 0. Weights must not be negative; divide them by their sum for scores in [-1, 1].
     """
     bits, counts = reader.gather(rows)
-    scores = np.zeros(len(counts), np.float32)
-    filled = np.flatnonzero(counts)
-    if not len(filled) or not len(query_tokens):
-        return scores
-    best = _best_overlaps(np.asarray(query_tokens, np.float32), bits, counts[filled])
+    query = np.asarray(query_tokens, np.float32)
+    if not len(bits) or not len(query):
+        return LateScores(np.zeros(len(counts), np.float32), np.zeros(len(counts), np.float32))
     # With bits b in {0, 1}, signs are 2b - 1, so q.s = (2 q.b - sum(q)) / sqrt(d).
-    cosines = (2.0 * best - query_tokens.sum(axis=1)) / np.sqrt(np.float32(query_tokens.shape[1]))
-    scores[filled] = cosines @ np.asarray(query_weights, np.float32)
+    overlaps = _overlaps(query, bits)
+    overlaps *= np.float32(2.0)
+    overlaps -= query.sum(axis=1)
+    overlaps /= np.sqrt(np.float32(query.shape[1]))
+    return late_scores(overlaps, counts, query_weights)
+
+
+def late_scores(similarities: FloatArray, counts: IntArray, query_weights: FloatArray) -> LateScores:
+    """Scores from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
+    weights = np.asarray(query_weights, np.float32)
+    scores = LateScores(np.zeros(len(counts), np.float32), np.zeros(len(counts), np.float32))
+    filled = np.flatnonzero(counts)
+    if not len(filled):
+        return scores
+    kept = np.asarray(counts)[filled]
+    blocks = -(-kept // _WINDOW_STEP)
+    first_blocks = np.cumsum(blocks) - blocks
+    # Block b of passage p begins at p's first token plus _WINDOW_STEP times b.
+    within = np.arange(int(blocks.sum())) - np.repeat(first_blocks, blocks)
+    starts = np.repeat(np.cumsum(kept) - kept, blocks) + within * _WINDOW_STEP
+    of_block = np.maximum.reduceat(similarities, starts, axis=0)
+    scores.whole[filled] = np.maximum.reduceat(of_block, first_blocks, axis=0) @ weights
+    left = np.repeat(blocks, blocks) - within
+    windows = of_block.copy()
+    for ahead in range(1, _WINDOW_STEPS):
+        inside = np.flatnonzero(left > ahead)
+        windows[inside] = np.maximum(windows[inside], of_block[inside + ahead])
+    scores.window[filled] = np.maximum.reduceat(windows @ weights, first_blocks)
     return scores
 
 
-def _best_overlaps(query: FloatArray, bits: Bits, counts: IntArray) -> FloatArray:
-    """max over each chunk's tokens of the sum of the query's numbers where the bit is set: (chunks, q)."""
+def _overlaps(query: FloatArray, bits: Bits) -> FloatArray:
+    """For each token the sum of the query's numbers where its bit is set: (tokens, q)."""
     columns = np.zeros((8 * bits.shape[1], len(query)), np.float32)
     columns[: query.shape[1]] = query.T
     overlaps = np.empty((len(bits), len(query)), np.float32)
@@ -82,9 +121,7 @@ def _best_overlaps(query: FloatArray, bits: Bits, counts: IntArray) -> FloatArra
         unpacked = block[: len(packed)]
         unpacked[...] = np.unpackbits(packed, axis=1)
         np.dot(unpacked, columns, out=overlaps[start : start + _BLOCK])
-    ends = np.cumsum(counts)
-    result: FloatArray = np.maximum.reduceat(overlaps, ends - counts, axis=0)
-    return result
+    return overlaps
 
 
 def idf_weights(token_ids: npt.ArrayLike, frequency: IntArray, chunk_count: int) -> FloatArray:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,24 +19,33 @@ from ragcli.retrieval.pipelines import Stage
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
+    from ragcli.index.lexical import Boosts
     from ragcli.models import Encoding, FloatArray
 
 Numbers = npt.NDArray[np.int64]
 StageScores = npt.NDArray[np.float64]
 
+_ROCCHIO_CHUNKS: Final = 3
+
 
 class Question:
     """A question's words, and their encoding, which is made when a stage first asks for it."""
 
-    def __init__(self, text: str, encode: Callable[[str], Encoding]) -> None:
+    def __init__(self, text: str, encode: Callable[[str], Encoding], *, titles: float = 0.0) -> None:
         # Half a character, from a shell in another encoding, is nothing that any library takes.
         self.text = text.encode("utf-8", "replace").decode("utf-8")
+        self.titles = titles
         self._encode = encode
 
     @cached_property
     def encoding(self) -> Encoding:
         """The unit vector (d,) and the token vectors (t, d)."""
         return self._encode(self.text)
+
+    @cached_property
+    def vector(self) -> FloatArray:
+        """What the dense stage looks for, (d,): the encoding's vector, unless feedback has moved it."""
+        return self.encoding.vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +67,7 @@ class Pool:
 def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: int) -> Numbers:
     """Numbers of the chunks that one stage puts first in one collection, best first, at most `depth`."""
     if stage == "dense":
-        rows = _near_rows(snapshot, question.encoding.vector, depth)
+        rows = _near_rows(snapshot, question.vector, depth)
         return np.asarray(snapshot.row_numbers[rows], dtype=np.int64)
     if stage == "tfidf":
         return (
@@ -66,7 +75,7 @@ def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: i
             if snapshot.tfidf
             else _no_numbers()
         )
-    return _lexical_ranking(snapshot, question.text, depth)
+    return _lexical_ranking(snapshot, question, depth)
 
 
 def _near_rows(snapshot: Snapshot, vector: FloatArray, depth: int) -> npt.NDArray[np.int64]:
@@ -77,12 +86,12 @@ def _near_rows(snapshot: Snapshot, vector: FloatArray, depth: int) -> npt.NDArra
     return top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
 
 
-def _lexical_ranking(snapshot: Snapshot, text: str, depth: int) -> Numbers:
+def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> Numbers:
     # The lexical index may hold chunks that the store has dropped or not yet committed: ask for more until
     # enough known ones have come.
     asked = depth
     while True:
-        numbers, _ = snapshot.lexical.search(text, asked)
+        numbers, _ = snapshot.lexical.search(question.text, asked, boosts=_boosts(question))
         known = snapshot.rows(numbers.tolist())
         kept = [number for number in numbers.tolist() if number in known]
         if len(kept) >= depth or len(numbers) < asked:
@@ -134,9 +143,11 @@ def _stage_scores(
     rows: npt.NDArray[np.int64],
 ) -> StageScores:
     if stage == "dense":
-        return np.asarray(snapshot.vectors[rows] @ question.encoding.vector, dtype=np.float64)
+        return np.asarray(snapshot.vectors[rows] @ question.vector, dtype=np.float64)
     if stage == "bm25":
-        return np.asarray(snapshot.lexical.scores_of(question.text, numbers), dtype=np.float64)
+        return np.asarray(
+            snapshot.lexical.scores_of(question.text, numbers, boosts=_boosts(question)), dtype=np.float64
+        )
     if snapshot.tfidf is None:
         return np.full(numbers.size, np.nan)
     cosines = np.asarray(snapshot.tfidf.cosines(question.text, numbers), dtype=np.float64)
@@ -150,3 +161,41 @@ def _stage_scores(
 
 def _no_numbers() -> Numbers:
     return np.empty(0, dtype=np.int64)
+
+
+def _boosts(question: Question) -> Boosts:
+    from ragcli.index.lexical import Boosts
+
+    return Boosts(title=question.titles, heading=question.titles)
+
+
+def moved_vector(snapshots: Sequence[Snapshot], question: Question, share: float) -> FloatArray:
+    """The question's vector moved towards its three nearest chunks: `share` of it stays (Rocchio 1971)."""
+    near: list[FloatArray] = []
+    for snapshot in snapshots:
+        rows = _near_rows(snapshot, question.vector, _ROCCHIO_CHUNKS)
+        near += list(np.asarray(snapshot.vectors[rows]))
+    near.sort(key=lambda vector: -float(vector @ question.vector))
+    if not near:
+        return question.vector
+    moved = share * question.vector + (1.0 - share) * np.mean(near[:_ROCCHIO_CHUNKS], axis=0)
+    return np.asarray(moved / max(float(np.linalg.norm(moved)), 1e-12), dtype=np.float32)
+
+
+def pool_vectors(snapshots: Sequence[Snapshot], pool: Pool) -> FloatArray:
+    """The candidates' unit vectors (n, d)."""
+    vectors = np.empty((len(pool), snapshots[0].vectors.shape[1]), dtype=np.float32)
+    for owner, snapshot in enumerate(snapshots):
+        mine = pool.owners == owner
+        vectors[mine] = snapshot.vectors[pool.rows[mine]]
+    return vectors
+
+
+def pool_documents(snapshots: Sequence[Snapshot], pool: Pool) -> list[tuple[int, int]]:
+    """Which document each candidate is from, as (snapshot, document number)."""
+    found = [
+        snapshot.document_numbers(pool.numbers[pool.owners == owner].tolist())
+        for owner, snapshot in enumerate(snapshots)
+    ]
+    places = zip(pool.owners.tolist(), pool.numbers.tolist(), strict=True)
+    return [(owner, found[owner][number]) for owner, number in places]

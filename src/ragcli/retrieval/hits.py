@@ -70,7 +70,9 @@ def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]
                     score_type=score_type,
                     cosine=_cosine(snapshot, request.text, chunk),
                     reranker=group.reranker,
-                    scores={stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank")}
+                    scores={
+                        stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank", "window", "feedback")
+                    }
                     | {"fused": float(group.final[place]) if group.score_type == "fused" else None},
                 )
             )

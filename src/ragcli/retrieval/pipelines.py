@@ -1,9 +1,10 @@
 """The pipelines by name: which first stages fill the pool, and how the pool is put in order.
 
 A pipeline is a value, not a class: the search reads it and does what it says. `classic` is pool-then-rerank
-with the reranker's word final (Nogueira and Cho 2019, arXiv:1901.04085). `hybrid` lets the reranker vote
-beside the first stages instead, because on public collections the sum of z-scores beats the late-interaction
-reranker alone on both (scripts/bench/QUALITY.md).
+with the reranker's word final (Nogueira and Cho 2019, arXiv:1901.04085). `hybrid` lets late interaction vote
+beside the first stages and then listens to the best documents once more (`feedback`). Its constants were chosen
+on SciFact's training questions, where they lie on a plateau: any weight halved or doubled moves nDCG@10 by less
+than 0.008. What each part brings, and what was tried in vain, is in scripts/bench/QUALITY.md.
 """
 
 from __future__ import annotations
@@ -14,12 +15,17 @@ from typing import Final, Literal
 
 Stage = Literal["bm25", "tfidf", "dense"]
 
+# A cross-encoder has read question and passage together, and knows more than each of the other stages.
+CROSS_ENCODER_WEIGHT: Final = 1.5
+
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """`final` says who decides: the weighted `fusion` of all stages, or the `reranker` alone.
 
     `plain` is the stage whose own order stands when nothing reranks; None means the fusion of the stages.
+    `weights` are the stages' in the fusion; `feedback` is the weight of `ragcli.retrieval.feedback` after it, 0
+    for none. `titles` is how much a word in a title or heading counts in the BM25 stage, against 1 in the text.
     """
 
     stages: tuple[Stage, ...]
@@ -28,12 +34,21 @@ class Pipeline:
     plain: Stage | None
     reranks: bool
     weights: Mapping[str, float] = field(default_factory=dict)
+    feedback: float = 0.0
+    titles: float = 0.0
 
 
 PIPELINES: Final[Mapping[str, Pipeline]] = {
     "classic": Pipeline(("tfidf", "dense"), 20, "reranker", "tfidf", reranks=True),
     "hybrid": Pipeline(
-        ("bm25", "dense"), 30, "fusion", None, reranks=True, weights={"bm25": 0.7, "dense": 1.5, "rerank": 1.0}
+        ("bm25", "dense"),
+        50,
+        "fusion",
+        None,
+        reranks=True,
+        weights={"bm25": 1.0, "dense": 1.0, "rerank": 1.0, "window": 0.5},
+        feedback=0.6,
+        titles=0.2,
     ),
     "bm25": Pipeline(("bm25",), 30, "reranker", "bm25", reranks=False),
     "tfidf": Pipeline(("tfidf",), 30, "reranker", "tfidf", reranks=False),

@@ -11,14 +11,16 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
 from ragcli.errors import UsageError
-from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, stage_ranking
-from ragcli.retrieval.fusion import RRF_K, weighted_sum
+from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, moved_vector, stage_ranking
+from ragcli.retrieval.final import fuse
+from ragcli.retrieval.fusion import RRF_K
 from ragcli.retrieval.hits import Ranked, cut_hits
 from ragcli.retrieval.pipelines import PIPELINES, Pipeline
 from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunk, RankedChunks, StageTime
@@ -72,7 +74,7 @@ class Searcher:
         clock = _Clock()
         pipeline = PIPELINES[request.pipeline]
         groups = [
-            self._rank(snapshots, pipeline, request, self._question(snapshots, request.text), clock)
+            self._rank(snapshots, pipeline, request, self._question(snapshots, request), clock)
             for snapshots in _by_encoder(self._snapshots)
             if any(snapshot.chunk_count for snapshot in snapshots)
         ]
@@ -98,7 +100,7 @@ class Searcher:
             return RankedChunks((), None)
         name = snapshots[0].settings.encoder
         encoding = self._encodings.get((name, request.text))
-        question = self._question(snapshots, request.text)
+        question = self._question(snapshots, request)
         if encoding is not None:
             question.encoding = encoding
         pipeline = PIPELINES[request.pipeline]
@@ -123,9 +125,10 @@ class Searcher:
         found = tuple(RankedChunk(*names[place], scores.get(place, lowest)) for place in known)
         return RankedChunks(found, ranked.reranker)
 
-    def _question(self, snapshots: Sequence[Snapshot], text: str) -> Question:
+    def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> Question:
         name = snapshots[0].settings.encoder
-        return Question(text, lambda words: self._encoder(name).encode_tokens([words])[0])
+        titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
+        return Question(request.text, lambda words: self._encoder(name).encode_tokens([words])[0], titles=titles)
 
     def _chunk_names(
         self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]
@@ -152,23 +155,25 @@ class Searcher:
                 self._encoder(name)
             with clock.stage("encode", "the question"):
                 _ = question.encoding
+        if request.rocchio is not None and "dense" in stages:
+            question.vector = moved_vector(snapshots, question, request.rocchio)
         depth = max(request.pool or pipeline.pool, request.top)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(snapshots, stages, question, depth)
         scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
-                scores["rerank"] = self._rerank(snapshots, pool, reranker, question)
-        final, score_type = _final_scores(scores, pipeline, reranked=reranker is not None)
+                scores |= self._rerank(snapshots, pool, reranker, question)
+        if pipeline.final == "fusion":
+            with clock.stage("fuse", f"{' + '.join(scores)} by {request.fusion}"):
+                final = fuse(snapshots, replace(pool, scores=scores), pipeline, request, reranker)
+            score_type: ScoreType = "fused"
+        elif reranker is not None or pipeline.plain is None:
+            final, score_type = scores["rerank"], "rerank"
+        else:
+            final, score_type = scores[pipeline.plain], SCORE_TYPES[pipeline.plain]
         order = np.argsort(-final, kind="stable").tolist()
-        return Ranked(
-            snapshots,
-            Pool(pool.owners, pool.numbers, pool.rows, scores),
-            order,
-            final,
-            score_type,
-            reranker,
-        )
+        return Ranked(snapshots, replace(pool, scores=scores), order, final, score_type, reranker)
 
     def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest, *, encoder: str) -> str | None:
         from ragcli.models import DEFAULT_CROSS_ENCODER, cross_encoder_available
@@ -183,12 +188,14 @@ class Searcher:
             return DEFAULT_CROSS_ENCODER
         return None if encoder == NO_ENCODER else "late"
 
-    def _rerank(self, snapshots: Sequence[Snapshot], pool: Pool, reranker: str, question: Question) -> StageScores:
-        from ragcli.retrieval.rerank import cross_scores, late_scores
+    def _rerank(
+        self, snapshots: Sequence[Snapshot], pool: Pool, reranker: str, question: Question
+    ) -> dict[str, StageScores]:
+        from ragcli.retrieval.rerank import cross_scores, late_stage
 
         if reranker == "late":
-            return late_scores(snapshots, pool, question, lambda: self._encoder(snapshots[0].settings.encoder))
-        return cross_scores(snapshots, pool, self._reranker(reranker), question.text)
+            return late_stage(snapshots, pool, question, lambda: self._encoder(snapshots[0].settings.encoder))
+        return {"rerank": cross_scores(snapshots, pool, self._reranker(reranker), question.text)}
 
     def _encoder(self, name: str) -> Encoder:
         if name not in self._encoders:
@@ -258,13 +265,3 @@ def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:
     for snapshot in snapshots:
         groups.setdefault(snapshot.settings.encoder, []).append(snapshot)
     return list(groups.values())
-
-
-def _final_scores(
-    scores: dict[str, StageScores], pipeline: Pipeline, *, reranked: bool
-) -> tuple[StageScores, ScoreType]:
-    if pipeline.final == "fusion":
-        return weighted_sum(scores, pipeline.weights), "fused"
-    if reranked or pipeline.plain is None:
-        return scores["rerank"], "rerank"
-    return scores[pipeline.plain], SCORE_TYPES[pipeline.plain]

@@ -6,7 +6,7 @@ These values cross from the command line to the search and back, so they hold no
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from ragcli.errors import UsageError
 from ragcli.records import Hit
@@ -21,6 +21,12 @@ class QueryRequest:
 
     `pool` is how many candidates each first stage gives (None: the pipeline's own number). `reranker` is
     `auto`, `late`, `none`, or a cross-encoder's name or folder.
+
+    The rest is for comparing ways to rank, and None leaves the pipeline's own value: `fusion` of the stages by
+    z-scores, min-max scores, reciprocal ranks (with `rrf_k`), or a convex mix of BM25 and dense alone (`alpha` is
+    the share of dense); the weights `bm25`, `dense`, `rerank` and `window` in it; the weight of `feedback` after
+    it; how much `titles` count in BM25; `rocchio`, the share of the question in a dense query that is moved towards
+    its first three hits (Rocchio 1971; 1 is the question alone).
     """
 
     text: str
@@ -29,6 +35,16 @@ class QueryRequest:
     pool: int | None = None
     reranker: str = "auto"
     max_per_source: int | None = None
+    fusion: Literal["zscore", "minmax", "rrf", "convex"] = "zscore"
+    rrf_k: int = 60
+    alpha: float = 0.5
+    bm25: float | None = None
+    dense: float | None = None
+    rerank: float | None = None
+    window: float | None = None
+    feedback: float | None = None
+    titles: float | None = None
+    rocchio: float | None = None
 
     def __post_init__(self) -> None:
         if self.pipeline not in PIPELINES:
@@ -36,6 +52,11 @@ class QueryRequest:
         for name, value in (("top", self.top), ("pool", self.pool), ("max-per-source", self.max_per_source)):
             if value is not None and value < 1:
                 raise UsageError(f"--{name} must be at least 1, not {value}.")
+        for name, share in (("alpha", self.alpha), ("rocchio", self.rocchio)):
+            if share is not None and not 0.0 <= share <= 1.0:
+                raise UsageError(f"{name} must lie between 0 and 1, not {share}.")
+        if self.rrf_k < 1:
+            raise UsageError(f"rrf_k must be at least 1, not {self.rrf_k}.")
         if not self.text.strip():
             raise UsageError("The question is empty; give some words to look for.")
 

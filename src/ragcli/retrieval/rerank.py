@@ -9,7 +9,7 @@ that keeps none has its pool encoded on the spot.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -17,31 +17,43 @@ from ragcli.retrieval.candidates import Pool, Question, StageScores
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.models import Encoder, TextReranker
+    from ragcli.index.tokens import LateScores
+    from ragcli.models import Encoder, Encoding, FloatArray, TextReranker
+
+_ENCODED_AT_ONCE: Final = 32
 
 
-def late_scores(
+def late_stage(
     snapshots: Sequence[Snapshot], pool: Pool, question: Question, encoder: Callable[[], Encoder]
-) -> StageScores:
-    """MaxSim of the question against each candidate, float64 (n,)."""
+) -> dict[str, StageScores]:
+    """MaxSim of the question with each candidate as a whole ("rerank") and with its best window ("window")."""
     from ragcli.index.tokens import idf_weights, max_sim
-    from ragcli.models import late_scores as encode_and_compare
 
     query = question.encoding
     frequency = np.sum([snapshot.token_frequency for snapshot in snapshots], axis=0)
-    total = sum(snapshot.chunk_count for snapshot in snapshots)
-    weights = idf_weights(query.token_ids, frequency, total)
-    scores = np.zeros(len(pool), dtype=np.float64)
+    weights = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+    scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
     for owner, snapshot in enumerate(snapshots):
         mine = pool.owners == owner
         if not mine.any():
             continue
         if snapshot.tokens is not None:
-            scores[mine] = max_sim(query.tokens, weights, snapshot.tokens, pool.rows[mine])
+            found = max_sim(query.tokens, weights, snapshot.tokens, pool.rows[mine])
         else:
-            texts = _texts(snapshot, pool.numbers[mine].tolist())
-            scores[mine] = encode_and_compare(encoder(), query, weights, texts)
+            found = _encode_and_compare(encoder(), query, weights, _texts(snapshot, pool.numbers[mine].tolist()))
+        scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
     return scores
+
+
+def _encode_and_compare(encoder: Encoder, query: Encoding, weights: FloatArray, texts: Sequence[str]) -> LateScores:
+    from ragcli.index.tokens import LateScores, late_scores
+
+    parts = []
+    for start in range(0, len(texts), _ENCODED_AT_ONCE):
+        passages = encoder.encode_tokens(texts[start : start + _ENCODED_AT_ONCE])
+        similarities = np.concatenate([passage.tokens for passage in passages]) @ query.tokens.T
+        parts.append(late_scores(similarities, np.asarray([len(passage.tokens) for passage in passages]), weights))
+    return LateScores(np.concatenate([part.whole for part in parts]), np.concatenate([part.window for part in parts]))
 
 
 def cross_scores(snapshots: Sequence[Snapshot], pool: Pool, reranker: TextReranker, text: str) -> StageScores:
