@@ -17,7 +17,7 @@ from typing import Any
 
 from ragcli.documents.characters import plain
 from ragcli.documents.plain import decoded, emptiness, listed, year_in
-from ragcli.documents.read import shown
+from ragcli.documents.read import called
 from ragcli.records import Document, Heading, MetadataValue
 
 # fmt: off
@@ -50,7 +50,7 @@ def read_html(data: bytes, path: Path) -> Document:
     """A web page or a saved one."""
     from selectolax.lexbor import LexborHTMLParser
 
-    name = shown(path)
+    name = called(path)
     declared = _CHARSET.search(data[:4096])
     source = decoded(data, name, declared=declared.group(1).decode("ascii") if declared else None)
     tree = LexborHTMLParser(source.replace("\x00", "\ufffd"))

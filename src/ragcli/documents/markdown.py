@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ragcli.documents.characters import plain
 from ragcli.documents.plain import decoded, emptiness, listed, year_in
-from ragcli.documents.read import shown
+from ragcli.documents.read import called
 from ragcli.records import Document, Heading, MetadataValue
 
 _YAML = re.compile(r"\A---[ \t]*\n(.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -28,7 +28,7 @@ _ANCHOR = re.compile(r"\s*\{[#.][^}]*\}\s*$")
 
 def read_markdown(data: bytes, path: Path) -> Document:
     """A markdown file. Front matter in YAML or TOML becomes metadata and leaves the text."""
-    text = decoded(data, shown(path)).replace("\r\n", "\n").replace("\r", "\n")
+    text = decoded(data, called(path)).replace("\r\n", "\n").replace("\r", "\n")
     front, text, warnings = _front_matter(text)
     text, joins = plain(text)
     headings, spans = _blocks(text)

@@ -21,7 +21,7 @@ from ragcli.documents.headings import OutlineEntry, find_headings
 from ragcli.documents.lines import PageLines, median_size
 from ragcli.documents.paper import describe
 from ragcli.documents.pdfium import PageReader
-from ragcli.documents.read import ReadOptions, shown
+from ragcli.documents.read import ReadOptions, called
 from ragcli.errors import DocumentError, PasswordNeeded
 from ragcli.records import Document
 
@@ -49,7 +49,7 @@ def read_pdf(
     pages_known: Callable[[int, int], None] | None = None,
 ) -> Document:
     """The document in a PDF's bytes. Raises DocumentError if it has no text, PasswordNeeded if it is locked."""
-    name = shown(path)
+    name = called(path)
     if b"%PDF-" not in data[:1024]:
         raise DocumentError(f"{name} is not a PDF{_looks_like(data)}.")
     raw, warnings = _read_raw(data, name, options, pages_known)

@@ -37,7 +37,7 @@ _TYPICAL_SIZE = 2.1
 """A font's size over its letters' mean width, for fonts that don't tell their size."""
 _NO_GAP = 0.1
 """A gap narrower than this part of the font size is no space, whatever PDFium makes of it."""
-_WORD_GAP = 0.18
+_WORD_GAP = 0.13
 """A gap wider than this part of the font size, inside what PDFium takes for one word, is a space it missed."""
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ragcli.documents.characters import plain
-from ragcli.documents.read import shown
+from ragcli.documents.read import called
 from ragcli.errors import DocumentError
 from ragcli.records import Document
 
@@ -31,7 +31,7 @@ _CONTROL = bytes(range(9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 
 def read_plain(data: bytes, path: Path) -> Document:
     """The text of a file as it stands, in paragraphs as it has them. Raises DocumentError for what isn't text."""
-    text, joins = plain(decoded(data, shown(path)))
+    text, joins = plain(decoded(data, called(path)))
     return Document(text=text, kind="text", joins=joins, warnings=emptiness(text))
 
 

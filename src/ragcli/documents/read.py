@@ -71,13 +71,18 @@ def shown(path: Path) -> str:
     return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
+def called(path: Path) -> str:
+    """The file's name, as messages about it have it; where it lies is for the one who shows them to say."""
+    return shown(Path(path.name))
+
+
 def _opened(path: Path) -> BinaryIO:
     try:
         if not S_ISREG(path.stat().st_mode):
-            raise DocumentError(f"{shown(path)} is not a regular file, so it is not read.")
+            raise DocumentError(f"{called(path)} is not a regular file, so it is not read.")
         return path.open("rb")
     except OSError as error:
-        raise DocumentError(f"{shown(path)} cannot be opened: {error.strerror or error}.") from error
+        raise DocumentError(f"{called(path)} cannot be opened: {error.strerror or error}.") from error
 
 
 def read_file(
@@ -93,7 +98,7 @@ def read_file(
     """
     kind = kind_of(path)
     if kind is None:
-        raise DocumentError(f"{shown(path)}: files ending in {path.suffix or 'nothing'!r} are not read.")
+        raise DocumentError(f"{called(path)}: files ending in {path.suffix or 'nothing'!r} are not read.")
     if kind == "jsonl":
         from ragcli.documents.jsonl import read_jsonl
 

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragcli.documents.read import ReadOptions, kind_of, read_file, shown
+from ragcli.documents.read import ReadOptions, called, kind_of, read_file, shown
 from ragcli.errors import RagcliError
 from ragcli.records import Document, Failure
 
@@ -85,10 +85,11 @@ def _caught(path: Path, options: ReadOptions, told: Any = None) -> Iterator[Docu
     except RagcliError as error:
         yield Failure(shown(path), str(error))
     except MemoryError:
-        yield Failure(shown(path), f"{shown(path)} needs more memory than the {options.memory_limit >> 20} MB allowed.")
+        limit = options.memory_limit >> 20
+        yield Failure(shown(path), f"{called(path)} needs more memory than the {limit} MB allowed.")
     except Exception as error:  # one bad file never stops the rest
         reason = " ".join(str(error).split())[:200]
-        yield Failure(shown(path), f"{shown(path)} cannot be read: {type(error).__name__} {reason}".rstrip() + ".")
+        yield Failure(shown(path), f"{called(path)} cannot be read: {type(error).__name__} {reason}".rstrip() + ".")
 
 
 class _Crew:
@@ -201,7 +202,7 @@ def _allow(options: ReadOptions, pages: int, ocr_pages: int) -> None:
 
 def _obituary(path: Path, error: BaseException, options: ReadOptions) -> str:
     """Why a worker died, as far as its death tells."""
-    name = shown(path)
+    name = called(path)
     code = getattr(error, "exitcode", None)
     if isinstance(error, TimeoutError) or code == -getattr(signal, "SIGALRM", 0):
         return (
