@@ -205,6 +205,16 @@ def test_an_unfinished_ingest_is_taken_up_again(tiny: Ragcli, places: dict[str, 
     assert list(folder.glob("*.json"))
 
 
+def test_a_corpus_can_be_ingested_anew(tiny: Ragcli, places: dict[str, str]) -> None:
+    first = tiny("--compare", "bm25", "--json").json
+    mark = next((Path(places["RAGCLI_DATA_DIR"]) / ".evaluation").glob("*.json"))
+    before = mark.stat().st_mtime_ns
+    again = tiny("--compare", "bm25", "--fresh", "--json")
+    assert again.code == 0, again.err
+    assert again.json["pipelines"][0]["measures"] == first["pipelines"][0]["measures"]
+    assert mark.stat().st_mtime_ns > before
+
+
 def test_deep_ranking_changes_nothing_at_the_top(tiny: Ragcli, ragcli: Ragcli, beir: Path, tmp_path: Path) -> None:
     tiny("--compare", "hybrid:pool=2", "--run-out", "deep.run")
     collection = next((Path(os.environ["RAGCLI_DATA_DIR"]) / ".evaluation").glob("tiny-set-*/"))
@@ -403,6 +413,7 @@ def test_keys_are_read_from_a_terminal_without_return(ragcli: Ragcli, papers: st
         (["BEIR", "--level", "page"], 2, "--level takes document, chunk"),
         (["BEIR", "--format", "xml"], 2, "--format takes"),
         (["-c", "absent", "x.jsonl"], 3, "absent"),
+        (["x.jsonl", "-c", "papers", "--fresh"], 2, "a collection has its own"),
         (["--run", "absent.run", "--qrels", "x"], 3, "no file absent.run"),
     ],
 )

@@ -104,6 +104,7 @@ def evaluate(
     qrels_out: Annotated[
         str | None, typer.Option("--qrels-out", metavar="FILE", help="Where labels go: TREC qrels, or .jsonl.")
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ingest the BEIR folder's corpus anew.")] = False,
     chunk_size: ChunkSize = None,
     overlap: Overlap = None,
     encoder: EncoderName = None,
@@ -138,6 +139,7 @@ def evaluate(
         split=split,
         field=_one_of("--topic-field", topic_field, ("title", "desc", "narr")) or "title",
         level=None if level == "auto" else _one_of("--level", level, ("document", "chunk")),
+        fresh=fresh,
     )
     if inputs.split is not None and not inputs.beir:
         raise UsageError("--split chooses the qrels of a BEIR folder; here there is none.")
@@ -148,8 +150,8 @@ def evaluate(
         "token_vectors": token_vectors,
         "context": context,
     }
-    if any(value is not None for value in asked.values()) and (collection is not None or not inputs.beir):
-        raise UsageError("Chunking and models are chosen for a BEIR folder's corpus only; a collection has its own.")
+    if (fresh or any(value is not None for value in asked.values())) and (collection is not None or not inputs.beir):
+        raise UsageError("--fresh, chunking and models are for a BEIR folder's corpus; a collection has its own.")
 
     from ragcli.evaluation.comparison import compare as put_side_by_side
     from ragcli.evaluation.measures import DEFAULT_MEASURES, check_measures, deepest

@@ -33,6 +33,7 @@ class Inputs:
     split: str | None
     field: TopicField
     level: Level | None
+    fresh: bool
 
     @property
     def beir(self) -> bool:
@@ -67,7 +68,7 @@ def run_pipelines(
             raise UsageError("A BEIR folder has its own qrels; leave --qrels out, or choose a --split.")
         given = read_beir(inputs.data, inputs.split)
         level = level or "document"
-        target = here.collection(inputs.collection) if inputs.collection else _corpus(inputs.data, asked, here)
+        target = here.collection(inputs.collection) if inputs.collection else _corpus(inputs, asked, here)
     else:
         if inputs.collection is None:
             raise UsageError("Say with -c which collection the questions are for, or name a BEIR folder.")
@@ -122,10 +123,12 @@ def score_runs(inputs: Inputs, measures: Sequence[str], runs: Sequence[Run]) -> 
     return given, [score_run(run, given, measures) for run in runs]
 
 
-def _corpus(folder: Path, asked: Mapping[str, Any], here: Surroundings) -> Collection:
+def _corpus(inputs: Inputs, asked: Mapping[str, Any], here: Surroundings) -> Collection:
     from ragcli.cli.progress import watched
     from ragcli.evaluation.corpora import corpus_collection
 
+    folder = inputs.data
+    assert folder is not None  # noqa: S101
     given = {name: value for name, value in asked.items() if value is not None}
     if "encoder" in given:
         given["encoder"] = absolute_model(given["encoder"])
@@ -137,7 +140,7 @@ def _corpus(folder: Path, asked: Mapping[str, Any], here: Surroundings) -> Colle
 
             return load_encoder(settings.encoder, engine=here.config.engine, notify=watch.notify)
 
-        corpus = corpus_collection(here.data_dir, folder, settings, load, watch.listen)
+        corpus = corpus_collection(here.data_dir, folder, settings, load, watch.listen, fresh=inputs.fresh)
     if corpus.failures:
         first = corpus.failures[0]
         note(f"{len(corpus.failures)} documents of {folder} were not taken in, such as {first.source}: {first.reason}")

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragcli._version import __version__
 from ragcli.errors import InputError, MissingCollection
 from ragcli.evaluation.beir import CORPUS, corpus_digest
 from ragcli.evaluation.lines import write_whole
@@ -42,10 +43,13 @@ def corpus_collection(
     settings: CollectionSettings,
     encoder: Callable[[], Encoder],
     listener: Callable[[IngestEvent], None],
+    *,
+    fresh: bool = False,
 ) -> Corpus:
     """The collection of a BEIR folder's corpus, ingested now if it was not before, or not to the end.
 
-    Raises InputError when nothing of the corpus could be taken in, KeyboardInterrupt when the ingest was stopped.
+    `fresh` ingests it anew, as is right when ragcli itself has come to read or cut texts in another way. Raises
+    InputError when nothing of the corpus could be taken in, KeyboardInterrupt when the ingest was stopped.
     """
     from ragcli.collection import Collection, ingest_jsonl
 
@@ -54,6 +58,10 @@ def corpus_collection(
     done = place / f"{name}.json"
     try:
         collection = Collection.open(place, name)
+        if fresh:
+            done.unlink(missing_ok=True)
+            collection.delete()
+            collection = Collection.create(place, name, settings)
         failures = _read_failures(done)
         if failures is not None:
             return Corpus(collection, failures)
@@ -76,8 +84,11 @@ def corpus_collection(
 
 
 def corpus_name(folder: Path, settings: CollectionSettings) -> str:
-    """The name of a corpus's collection: the folder's, and a digest of the file and the settings."""
-    key = json.dumps([corpus_digest(folder / CORPUS), asdict(settings)], sort_keys=True)
+    """The name of a corpus's collection: the folder's, and a digest of all that the collection depends on."""
+    from ragcli.collection.schema import FORMAT
+
+    # What another version of ragcli made may be cut and stored otherwise, and is left to that version.
+    key = json.dumps([corpus_digest(folder / CORPUS), asdict(settings), FORMAT, __version__], sort_keys=True)
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", folder.resolve().name).strip("-._")[:40] or "corpus"
     return f"{stem}-{hashlib.blake2b(key.encode(), digest_size=6).hexdigest()}"
 
