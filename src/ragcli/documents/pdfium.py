@@ -38,7 +38,9 @@ _TYPICAL_SIZE = 2.1
 _NO_GAP = 0.1
 """A gap narrower than this part of the font size is no space, whatever PDFium makes of it."""
 _WORD_GAP = 0.13
-"""A gap wider than this part of the font size, inside what PDFium takes for one word, is a space it missed."""
+_BITMAP_GAP = 0.25
+"""A gap wider than this part of the font size, inside what PDFium takes for one word, is a space it missed. Letters
+of bitmap fonts have boxes of their ink only, so gaps are wider there."""
 
 
 _Direction = tuple[int, int]
@@ -144,10 +146,11 @@ class PageReader:
             if not guessed and 0.4 * size < (late_size := self._size(page, late)) < size:
                 size = late_size  # a heading that runs into its paragraph
         piece = text[start:end]
-        if self.mending_since is None and self._runs_together(page, start, end, size):
+        least = (_BITMAP_GAP if guessed else _WORD_GAP) * size
+        if self.mending_since is None and self._runs_together(page, start, end, size, least):
             self.mending_since = self._count
         if self.mending_since is not None:
-            piece = self._spaced(page, start, end, size)
+            piece = self._spaced(page, start, end, size, least)
         if " j" in piece and len(piece) == end - start:
             piece = self._unspaced(page, start, end, size)
         if soft:
@@ -233,12 +236,12 @@ class PageReader:
             previous = here
         return None
 
-    def _runs_together(self, page: _PageText, start: int, end: int, size: float) -> bool:
+    def _runs_together(self, page: _PageText, start: int, end: int, size: float, least: float) -> bool:
         """True if a word of the line is so long that it may be two, and its letters' distances say so."""
         for found in _LONG_WORD.finditer(page.text, start, end):
             word = found.group()
             if word not in self._sound:
-                if self._spaced(page, found.start(), found.end(), size) != word:
+                if self._spaced(page, found.start(), found.end(), size, least) != word:
                     return True
                 self._sound.add(word)
         return False
@@ -255,7 +258,7 @@ class PageReader:
         out.append(page.text[done:end])
         return "".join(out)
 
-    def _spaced(self, page: _PageText, start: int, end: int, size: float) -> str:
+    def _spaced(self, page: _PageText, start: int, end: int, size: float, least: float) -> str:
         """text[start:end] with the spaces PDFium missed: gaps between letters far wider than the others."""
         text = page.text
         gaps: list[tuple[int, float]] = []
@@ -273,7 +276,7 @@ class PageReader:
         out: list[str] = []
         done = start
         for position, gap in gaps:
-            if gap > _WORD_GAP * size and text[position].isalpha() and text[position - 1].isalpha():
+            if gap > least and text[position].isalpha() and text[position - 1].isalpha():
                 out += text[done:position], " "
                 done = position
         out.append(text[done:end])
