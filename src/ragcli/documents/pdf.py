@@ -106,21 +106,12 @@ def _by_pdfium(
     if pages_known is not None:
         pages_known(count, 0)
     labels = [document.get_page_label(index) or None for index in range(count)]
-    pages = _pages(document, labels)
+    reader = PageReader()
+    pages = [_page(document, index, label, reader) for index, label in enumerate(labels)]
     if options.ocr == "on":
         pages = _recognized(document, pages, name, pages_known)
     information = {key: value for key, value in document.get_metadata_dict().items() if value}
     return RawPdf(tuple(pages), _outline(document), information)
-
-
-def _pages(document: Any, labels: Sequence[str | None]) -> list[PageLines]:
-    """All pages. Once one is seen whose words run together, it and the rest, and then those before, are mended."""
-    reader = PageReader()
-    pages = [_page(document, index, label, reader) for index, label in enumerate(labels)]
-    if reader.mending_since is not None:
-        for index in range(min(reader.mending_since, len(pages))):
-            pages[index] = _page(document, index, labels[index], reader)
-    return pages
 
 
 def _page(document: Any, index: int, label: str | None, reader: PageReader) -> PageLines:

@@ -26,7 +26,7 @@ from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
 
 _BREAK = re.compile("\r\n|\ufffe")
 _SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
-_LONG_WORD = re.compile(r"[^\W\d_]{12,}")
+_WORD = re.compile(r"[^\W\d_]{5,}")
 _SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
 _BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
 _NOT_BOLD = re.compile(r"roman|regular|italic|oblique|book|light|medium|times|(?:^|\+)(?:cm|sf|lm|ec)[a-z]+\d", re.I)
@@ -59,16 +59,12 @@ class PageReader:
         self._name = ctypes.create_string_buffer(256)
         self._flags = ctypes.c_int()
         self._x, self._y = ctypes.c_double(), ctypes.c_double()
-        self._count = 0
         self._last_size = 0.0
         self._bold_names: dict[bytes, bool | None] = {}
         self._sound: set[str] = set()
-        self.mending_since: int | None = None
-        """How many pages were read before words were seen that run together. From then on they are parted."""
 
     def read(self, page: Any, label: str | None) -> PageLines:
         """The page's lines in PDFium's order, upright."""
-        self._count += 1
         width, height = page.get_size()
         textpage = page.get_textpage()
         try:
@@ -145,12 +141,8 @@ class PageReader:
             bold = bold and self._bold(page, late)
             if not guessed and 0.4 * size < (late_size := self._size(page, late)) < size:
                 size = late_size  # a heading that runs into its paragraph
-        piece = text[start:end]
         least = (_BITMAP_GAP if guessed else _WORD_GAP) * size
-        if self.mending_since is None and self._runs_together(page, start, end, size, least):
-            self.mending_since = self._count
-        if self.mending_since is not None:
-            piece = self._spaced(page, start, end, size, least)
+        piece = self._spaced(page, start, end, size, least)
         if " j" in piece and len(piece) == end - start:
             piece = self._unspaced(page, start, end, size)
         if soft:
@@ -236,16 +228,6 @@ class PageReader:
             previous = here
         return None
 
-    def _runs_together(self, page: _PageText, start: int, end: int, size: float, least: float) -> bool:
-        """True if a word of the line is so long that it may be two, and its letters' distances say so."""
-        for found in _LONG_WORD.finditer(page.text, start, end):
-            word = found.group()
-            if word not in self._sound:
-                if self._spaced(page, found.start(), found.end(), size, least) != word:
-                    return True
-                self._sound.add(word)
-        return False
-
     def _unspaced(self, page: _PageText, start: int, end: int, size: float) -> str:
         """text[start:end] without the spaces PDFium sees before a j, which in some fonts reaches to the left."""
         out: list[str] = []
@@ -259,28 +241,35 @@ class PageReader:
         return "".join(out)
 
     def _spaced(self, page: _PageText, start: int, end: int, size: float, least: float) -> str:
-        """text[start:end] with the spaces PDFium missed: gaps between letters far wider than the others."""
-        text = page.text
-        gaps: list[tuple[int, float]] = []
-        previous: float | None = None
-        for position in range(start, end):
-            if text[position].isspace():
-                previous = None
-                continue
-            box = self._box(page, position)
-            if previous is not None:
-                gaps.append((position, box.left - previous))
-            previous = box.right
-        if not gaps or abs(median(gap for _, gap in gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
-            return text[start:end]
+        """text[start:end] with the spaces that PDFium missed inside its words.
+
+        A word that was once seen to be one isn't looked at again, so this costs little beyond a paper's vocabulary.
+        """
         out: list[str] = []
         done = start
-        for position, gap in gaps:
-            if gap > least and text[position].isalpha() and text[position - 1].isalpha():
-                out += text[done:position], " "
-                done = position
-        out.append(text[done:end])
+        for found in _WORD.finditer(page.text, start, end):
+            if found.group() in self._sound:
+                continue
+            cuts = self._cuts(page, found.start(), found.end(), size, least)
+            if not cuts:
+                self._sound.add(found.group())
+            for cut in cuts:
+                out += page.text[done:cut], " "
+                done = cut
+        out.append(page.text[done:end])
         return "".join(out)
+
+    def _cuts(self, page: _PageText, start: int, end: int, size: float, least: float) -> list[int]:
+        """Where two letters of the word text[start:end] are at least `least` points farther apart than letters are."""
+        gaps: list[float] = []
+        previous = self._box(page, start).right
+        for position in range(start + 1, end):
+            box = self._box(page, position)
+            gaps.append(box.left - previous)
+            previous = box.right
+        if abs(median(gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
+            return []
+        return [start + 1 + place for place, gap in enumerate(gaps) if gap > least]
 
 
 @dataclass(frozen=True, slots=True)
