@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ragcli.collection.collection import Collection
-from ragcli.collection.scan import find_file, hash_file, is_gone
+from ragcli.collection.files import find_file, hash_file, is_gone
 from ragcli.collection.store import explained, open_for_reading
 from ragcli.records import StoredChunk
 

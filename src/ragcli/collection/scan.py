@@ -7,21 +7,19 @@ restores the modification time can't restore the change time.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import blake2b
 from os import fsdecode, fsencode
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import SourceFile
+from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_gone, known_file
 from ragcli.collection.generation import now
-from ragcli.collection.schema import DIGEST
 from ragcli.collection.store import transaction
 from ragcli.records import Failure
 
@@ -29,30 +27,7 @@ if TYPE_CHECKING:
     from ragcli.documents.discover import FoundFile
     from ragcli.documents.read import ReadOptions
 
-_BLOCK: Final = 1 << 20
 _SETTLED_NS: Final = 3_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class KnownFile:
-    """A file's record in the store. `hash` is of the content that is in the collection, None if none is."""
-
-    number: int
-    path: str
-    source: str
-    hash: bytes | None
-    size: int | None
-    mtime_ns: int | None
-    ctime_ns: int | None
-    engine: str | None
-    failed_hash: bytes | None
-    failed_with: str | None
-    ingested_at: str
-
-    @property
-    def content(self) -> bytes | None:
-        """Hash of the content that size and times were recorded with."""
-        return self.hash if self.hash is not None else self.failed_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,43 +126,6 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
         return SourceFile(str(path), source, None, 0, 0, 0, engine), f"it cannot be read: {error.strerror or error}"
 
 
-def hash_file(path: Path) -> bytes:
-    """Hash of a file's bytes. OSError if it can't be read."""
-    state = blake2b(digest_size=DIGEST)
-    with path.open("rb", buffering=0) as stream:
-        while block := stream.read(_BLOCK):
-            state.update(block)
-    return state.digest()
-
-
-def is_gone(path: str) -> bool:
-    """Is there surely no file any more? A folder that may not be looked into proves nothing."""
-    try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False
-
-
-_FILE: Final = (
-    "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
-    " FROM files"
-)
-
-
-def find_file(connection: sqlite3.Connection, path: Path) -> KnownFile | None:
-    """The record of the file at that absolute path."""
-    row = connection.execute(f"{_FILE} WHERE path = ?", (fsencode(path),)).fetchone()
-    return None if row is None else _known(row)
-
-
-def _known(row: Any) -> KnownFile:
-    number, path, *rest = row
-    return KnownFile(number, fsdecode(path), *rest)
-
-
 def _settled(known: KnownFile, seen: tuple[int, int, int]) -> bool:
     # A write within the clock's grain of the last one may leave the same times.
     recorded = datetime.fromisoformat(known.ingested_at).timestamp() * 1e9
@@ -218,9 +156,9 @@ def _failures(connection: sqlite3.Connection, known: KnownFile) -> list[Failure]
 
 def _moved_from(connection: sqlite3.Connection, file: SourceFile, taken: set[int]) -> KnownFile | None:
     """A file with the same content that is no longer where it was."""
-    rows = connection.execute(f"{_FILE} WHERE hash = ? ORDER BY number", (file.hash,)).fetchall()
+    rows = connection.execute(f"{FILE} WHERE hash = ? ORDER BY number", (file.hash,)).fetchall()
     for row in rows:
-        known = _known(row)
+        known = known_file(row)
         if known.number not in taken and is_gone(known.path):
             return known
     return None
@@ -229,12 +167,12 @@ def _moved_from(connection: sqlite3.Connection, file: SourceFile, taken: set[int
 def _gone(connection: sqlite3.Connection, roots: Sequence[Path]) -> Iterator[KnownFile]:
     """Files under the roots that the store knows and the disk no longer has."""
     inside = tuple(fsencode(root).rstrip(b"/") for root in roots)
-    for row in connection.execute(_FILE + " ORDER BY source"):
+    for row in connection.execute(FILE + " ORDER BY source"):
         path: bytes = row[1]
         if path == STDIN or not any(path == root or path.startswith(root + b"/") for root in inside):
             continue
         if is_gone(fsdecode(path)):
-            yield _known(row)
+            yield known_file(row)
 
 
 def refresh_times(connection: sqlite3.Connection, touched: Sequence[tuple[KnownFile, SourceFile]]) -> None:

@@ -213,7 +213,7 @@ def _read_vectors(path: Path, count: int) -> FloatArray | None:
 
 def _source_file(path: Path) -> SourceFile:
     from ragcli.collection.drafts import SourceFile
-    from ragcli.collection.scan import hash_file
+    from ragcli.collection.files import hash_file
 
     state = path.stat()
     place = os.path.abspath(path)  # noqa: PTH100 (symlinks must stay as named)

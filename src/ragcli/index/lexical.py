@@ -118,7 +118,9 @@ class LexicalIndex:
         parsed = self._query(query, boosts)
         if parsed is None or not len(wanted):
             return result
-        found, scores = self._run(self._among(parsed, np.unique(wanted[wanted >= 0])), len(wanted))
+        found, scores = self._run(
+            self._among(parsed, [number for number in wanted.tolist() if number >= 0]), len(wanted)
+        )
         known = dict(zip(found.tolist(), scores.tolist(), strict=True))
         for i, number in enumerate(wanted.tolist()):
             result[i] = known.get(number, 0.0)
@@ -151,12 +153,12 @@ class LexicalIndex:
                     clauses.append((tantivy.Occur.Should, boosted))
             return tantivy.Query.boolean_query(clauses) if clauses else None
 
-    def _among(self, query: Query, numbers: IntArray) -> Query:
+    def _among(self, query: Query, numbers: Sequence[int]) -> Query:
         """The query, with the same scores, over the given chunks only."""
         import tantivy
 
         with _sound(self.folder):
-            chunks = tantivy.Query.term_set_query(self._schema, "number", numbers.tolist())
+            chunks = tantivy.Query.term_set_query(self._schema, "number", numbers)
             chosen = tantivy.Query.const_score_query(chunks, 0.0)
             return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, chosen)])
 

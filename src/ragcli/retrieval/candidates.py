@@ -106,9 +106,10 @@ def fill_pool(snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: 
     ]
     parts: list[Pool] = []
     for owner, (snapshot, rankings) in enumerate(zip(snapshots, found, strict=True)):
-        numbers = np.unique(np.concatenate([_no_numbers(), *rankings.values()]))
-        rows_of = snapshot.rows(numbers.tolist())
-        numbers = np.asarray([number for number in numbers.tolist() if number in rows_of], dtype=np.int64)
+        # Not by np.unique, which imports the whole of numpy.ma: 30 ms.
+        union = sorted({number for ranking in rankings.values() for number in ranking.tolist()})
+        rows_of = snapshot.rows(union)
+        numbers = np.asarray([number for number in union if number in rows_of], dtype=np.int64)
         rows = np.asarray([rows_of[number] for number in numbers.tolist()], dtype=np.int64)
         scores: dict[str, StageScores] = {
             stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages
