@@ -129,7 +129,7 @@ def write_records(folder: Path, records: list[dict[str, str]]) -> None:
 
 
 # Counted moments: writes, syncs, commits, renames and removals. There are about 210 here.
-@pytest.mark.parametrize("last", [2, 50, 120, 190])
+@pytest.mark.parametrize("last", [2, 120, 190])
 def test_an_ingest_killed_at_any_moment_is_whole_and_is_finished_by_the_next(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
     before = all_texts(collection)
@@ -156,7 +156,7 @@ def chunks_of(collection: Collection) -> list:
         return list(snapshot.chunks(numbers.tolist()).values())
 
 
-@pytest.mark.parametrize("last", [20, 120, 200])
+@pytest.mark.parametrize("last", [60, 200])
 def test_a_reindex_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
     texts = all_texts(collection)
@@ -194,7 +194,7 @@ def test_a_renaming_killed_at_any_moment_leaves_one_name(tmp_path: Path, last: i
 def test_a_process_killed_by_the_clock_loses_nothing_committed(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     (tmp_path / "in").mkdir()
-    write_records(tmp_path / "in", [{"id": f"r{n}", "text": prose(n, 30)} for n in range(6000)])
+    write_records(tmp_path / "in", [{"id": f"r{n}", "text": prose(n, 30)} for n in range(3000)])
     command = [sys.executable, "-c", CHILD, str(tmp_path / "data"), str(tmp_path), "ingest", "0"]
     with subprocess.Popen(
         command, env=os.environ | {"PYTHONPATH": str(REPOSITORY)}, stdout=subprocess.DEVNULL
@@ -208,8 +208,8 @@ def test_a_process_killed_by_the_clock_loses_nothing_committed(tmp_path: Path) -
     assert collection.verify() == ()
     again = HashEncoder()
     report = take_in(collection, tmp_path / "in", encoder=again)
-    assert len(again.texts) <= 6000 - there
-    assert report.documents == 6000 - there
+    assert len(again.texts) <= 3000 - there
+    assert report.documents == 3000 - there
     assert collection.verify() == ()
 
 
