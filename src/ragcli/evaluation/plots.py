@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import io
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -69,6 +70,7 @@ def _figure(comparison: Comparison) -> Figure:
 def _draw_quality(axes: Axes, comparison: Comparison) -> None:
     measure = comparison.measures[0]
     timed = [(at, result, result.cost) for at, result in enumerate(comparison.results) if result.cost]
+    middle = math.sqrt(min(cost.p50 for *_, cost in timed) * max(cost.p95 for *_, cost in timed))
     for at, result, cost in timed:
         value = result.scores.means[measure]
         axes.errorbar(
@@ -81,8 +83,17 @@ def _draw_quality(axes: Axes, comparison: Comparison) -> None:
             elinewidth=1,
             capsize=2,
         )
-        axes.annotate(_literal(result.label), (cost.p50, value), textcoords="offset points", xytext=(6, 6))
+        # Names run towards the middle, so that none leaves the drawing.
+        right = cost.p50 > middle
+        axes.annotate(
+            _literal(result.label),
+            (cost.p50, value),
+            textcoords="offset points",
+            xytext=(-7, 6) if right else (7, 6),
+            ha="right" if right else "left",
+        )
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("latency of a query in ms: median, and bar to the 95th percentile")
     axes.set_ylabel(_literal(measure))
     axes.set_title("Quality against latency")
@@ -91,8 +102,10 @@ def _draw_quality(axes: Axes, comparison: Comparison) -> None:
 
 
 def _draw_recall(axes: Axes, comparison: Comparison) -> None:
+    reach = max((len(ranking) for result in comparison.results for ranking in result.run.rankings.values()), default=1)
+    depths = [depth for depth in DEPTHS if depth <= max(reach, 10)]
     for at, result in enumerate(comparison.results):
-        curve = recall_curve(result.run, comparison.given.qrels, DEPTHS)
+        curve = recall_curve(result.run, comparison.given.qrels, depths)
         axes.plot(
             list(curve),
             list(curve.values()),
@@ -102,8 +115,9 @@ def _draw_recall(axes: Axes, comparison: Comparison) -> None:
             label=_literal(result.label),
         )
     axes.set_xscale("log")
-    axes.set_xticks([1, 3, 5, 10, 30, 100], labels=["1", "3", "5", "10", "30", "100"])
-    axes.set_ylim(0, 1)
+    ticks = [depth for depth in (1, 3, 5, 10, 30, 100) if depth <= depths[-1]]
+    axes.set_xticks(ticks, labels=[str(tick) for tick in ticks])
+    axes.set_ylim(0, 1.02)
     axes.set_xlabel(f"depth in {comparison.given.level}s")
     axes.set_ylabel("recall")
     axes.set_title("Recall against depth")
