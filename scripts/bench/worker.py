@@ -1,0 +1,208 @@
+"""What `run` measures inside a living process, one job a call; each prints one line of JSON.
+
+worker.py warm DATA_DIR COLLECTION BEIR_DIR      questions through the Python API
+worker.py warm-reference REFERENCE INDEX BEIR_DIR the same through the reference
+worker.py embed BEIR_DIR REFERENCE CHUNKS         chunks a second at ingest
+worker.py embed-reference BEIR_DIR REFERENCE CHUNKS
+worker.py parse PAPERS                            pages a second by ragcli's workers
+worker.py parse-reference PAPERS                  the same by pypdf, over a part
+worker.py quality DATA_DIR COLLECTION BEIR_DIR INDEX   nDCG@10 of the vectors alone, ours and the reference's
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+
+def questions(beir: Path) -> dict[str, str]:
+    """The questions of a BEIR folder that its test set judges, by id."""
+    judged = {line.split("\t")[0] for line in (beir / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]}
+    lines = (beir / "queries.jsonl").read_text("utf-8").splitlines()
+    return {each["_id"]: each["text"] for each in map(json.loads, lines) if each["_id"] in judged}
+
+
+def reference(path: Path) -> ModuleType:
+    """The reference pipeline as a module."""
+    spec = importlib.util.spec_from_file_location("reference", path)
+    if spec is None or spec.loader is None:
+        raise SystemExit(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Median and 95th percentile, and the peak of memory so far in bytes."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"p50": statistics.median(seconds), "p95": statistics.quantiles(seconds, n=20)[-1], "peak": peak}
+
+
+def timed(ask: Callable[[str], object], asked: list[str], unmeasured: int) -> list[float]:
+    """Seconds of each question but the first few, which warm things up."""
+    seconds = []
+    for text in asked:
+        started = time.perf_counter()
+        ask(text)
+        seconds.append(time.perf_counter() - started)
+    return seconds[unmeasured:]
+
+
+def warm(data_dir: str, name: str, beir: str) -> dict[str, float]:
+    """Questions to one Searcher."""
+    from ragcli.collection import Collection
+    from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.request import QueryRequest
+
+    asked = list(questions(Path(beir)).values())[:205]
+    with Searcher([Collection.open(Path(data_dir), name)]) as searcher:
+        return spread(timed(lambda text: searcher.query(QueryRequest(text, reranker="late")), asked, 5))
+
+
+def warm_reference(path: str, index: str, beir: str) -> dict[str, float]:
+    """Questions to the reference, its models loaded once."""
+    import sentence_transformers
+
+    module: Any = reference(Path(path))
+    for name in ("SentenceTransformer", "CrossEncoder"):
+        setattr(sentence_transformers, name, functools.cache(getattr(sentence_transformers, name)))
+    asked = list(questions(Path(beir)).values())[:8]
+    return spread(timed(lambda text: module.query(text, Path(index)), asked, 2))
+
+
+def chunks(beir: Path, path: Path, count: int) -> list[str]:
+    """The first chunks of a corpus as the reference cuts them."""
+    module: Any = reference(path)
+
+    def all_chunks() -> Iterator[str]:
+        with (beir / "corpus.jsonl").open(encoding="utf-8") as lines:
+            for record in map(json.loads, lines):
+                yield from module.chunks_of(f"{record['title']}. {record['text']}")
+
+    return [text for text, _ in zip(all_chunks(), range(count), strict=False)]
+
+
+def embed(beir: str, path: str, count: str) -> dict[str, float]:
+    """The embedding stage of an ingest: vectors and token vectors' bits, a batch at a time."""
+    from ragcli.collection.assembly import EMBED_BATCH
+    from ragcli.collection.rowfiles import row_of
+    from ragcli.models import DEFAULT_ENCODER, load_encoder
+
+    texts = chunks(Path(beir), Path(path), int(count))
+    encoder = load_encoder(DEFAULT_ENCODER)
+    encoder.encode(texts[:8])
+    started = time.perf_counter()
+    for at in range(0, len(texts), EMBED_BATCH):
+        _ = [row_of(each) for each in encoder.encode_tokens(texts[at : at + EMBED_BATCH])]
+    return {"per_second": len(texts) / (time.perf_counter() - started)}
+
+
+def embed_reference(beir: str, path: str, count: str) -> dict[str, float]:
+    """The reference's embedding, as its `build` does it."""
+    from sentence_transformers import SentenceTransformer
+
+    module: Any = reference(Path(path))
+    texts = chunks(Path(beir), Path(path), int(count))
+    model = SentenceTransformer(module.model_dir(), device="cpu")
+    model.encode(texts[:8])
+    started = time.perf_counter()
+    model.encode(texts, normalize_embeddings=True, show_progress_bar=False)
+    return {"per_second": len(texts) / (time.perf_counter() - started)}
+
+
+def parse(folder: str) -> dict[str, float]:
+    """Pages of PDFs, read by worker processes into clean text with pages and headings."""
+    from ragcli.documents.discover import discover
+    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.workers import read_files
+    from ragcli.records import Document
+
+    paths = [file.path for file in discover([Path(folder)], include=["*.pdf"]).files]
+    started = time.perf_counter()
+    documents = [item for _, items in read_files(paths, ReadOptions()) for item in items if isinstance(item, Document)]
+    seconds = time.perf_counter() - started
+    pages = sum(len(document.pages) for document in documents)
+    return {"per_second": pages / seconds, "pages": pages, "seconds": seconds}
+
+
+def parse_reference(folder: str) -> dict[str, float]:
+    """The same by pypdf in one process, page after page, for ten seconds."""
+    from pypdf import PdfReader
+
+    started, pages = time.perf_counter(), 0
+    for path in sorted(Path(folder).rglob("*.pdf")):
+        for page in PdfReader(path).pages:
+            page.extract_text()
+            pages += 1
+            if time.perf_counter() - started > 10:
+                return {"per_second": pages / (time.perf_counter() - started)}
+    return {"per_second": pages / (time.perf_counter() - started)}
+
+
+def quality(data_dir: str, name: str, beir: str, index: str) -> dict[str, float]:
+    """nDCG@10 of the best chunk's cosine per document."""
+    import ir_measures
+    import numpy as np
+    from sentence_transformers import SentenceTransformer
+
+    from ragcli.collection import Collection
+    from ragcli.models import DEFAULT_ENCODER, load_encoder
+    from ragcli.models.find import find_model
+
+    asked = questions(Path(beir))
+    rows = [line.split("\t") for line in (Path(beir) / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]]
+    qrels = [ir_measures.Qrel(query, document, int(grade)) for query, document, grade in rows]
+
+    def score(queries: Any, vectors: Any, sources: list[str]) -> float:
+        run = []
+        for query, vector in zip(asked, queries, strict=True):
+            best: dict[str, float] = {}
+            scores = vectors @ vector
+            for at in np.argsort(-scores)[:100].tolist():
+                best.setdefault(sources[at], float(scores[at]))
+            run += [ir_measures.ScoredDoc(query, source, value) for source, value in best.items()]
+        return float(ir_measures.calc_aggregate([ir_measures.nDCG @ 10], qrels, run)[ir_measures.nDCG @ 10])
+
+    with Collection.open(Path(data_dir), name).snapshot() as snapshot:
+        stored = snapshot.chunks(snapshot.row_numbers.tolist())
+        ours = score(
+            load_encoder(DEFAULT_ENCODER).encode(list(asked.values())),
+            snapshot.vectors,
+            [chunk.document_id for chunk in stored.values()],
+        )
+    found = find_model(DEFAULT_ENCODER)
+    if found is None:
+        raise SystemExit(f"{DEFAULT_ENCODER} is not on this machine")
+    model = SentenceTransformer(str(found.path), device="cpu")
+    theirs = score(
+        model.encode(list(asked.values()), normalize_embeddings=True),
+        np.load(Path(index) / "embeddings.npy"),
+        [chunk["source"] for chunk in json.loads((Path(index) / "chunks.json").read_text("utf-8"))],
+    )
+    return {"ours": ours, "reference": theirs}
+
+
+JOBS: dict[str, Callable[..., dict[str, float]]] = {
+    "warm": warm,
+    "warm-reference": warm_reference,
+    "embed": embed,
+    "embed-reference": embed_reference,
+    "parse": parse,
+    "parse-reference": parse_reference,
+    "quality": quality,
+}
+
+if __name__ == "__main__":
+    print(json.dumps(JOBS[sys.argv[1]](*sys.argv[2:])))
