@@ -199,6 +199,13 @@ def test_an_empty_collection_has_no_hits(tmp_path: Path, encoder: str) -> None:
     assert grep([empty], GrepRequest("anything")) == ()
 
 
+def test_an_empty_collection_beside_a_full_one_changes_nothing(tmp_path: Path, notes: Collection, encoder: str) -> None:
+    empty = Collection.create(tmp_path, "empty", CollectionSettings(encoder=encoder))
+    for pipeline in PIPELINES:
+        request = QueryRequest("leader elected by a vote", pipeline=pipeline)
+        assert query([empty, notes], request).hits == query([notes], request).hits
+
+
 def test_a_question_of_blanks_and_an_unknown_pipeline_are_usage_errors(notes: Collection) -> None:
     with pytest.raises(UsageError, match="empty"):
         ask(notes, "  ")

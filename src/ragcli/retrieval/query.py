@@ -76,7 +76,6 @@ class Searcher:
         groups = [
             self._rank(snapshots, pipeline, request, self._question(snapshots, request), clock)
             for snapshots in _by_encoder(self._snapshots)
-            if any(snapshot.chunk_count for snapshot in snapshots)
         ]
         with clock.stage("hits", f"{request.top} asked for"):
             hits = cut_hits(groups, request)
@@ -92,12 +91,13 @@ class Searcher:
         `max_per_source` has no part in it. Question encodings are kept from call to call, so this is not what to
         time. Raises UsageError for collections of different encoders.
         """
-        snapshots, *others = _by_encoder(self._snapshots)
-        if others:
+        groups = _by_encoder(self._snapshots)
+        if len(groups) > 1:
             raise UsageError("Only collections with the same encoder can be ranked in depth together.")
-        total = sum(snapshot.chunk_count for snapshot in snapshots)
-        if total == 0:
+        if not groups:
             return RankedChunks((), None)
+        snapshots = groups[0]
+        total = sum(snapshot.chunk_count for snapshot in snapshots)
         name = snapshots[0].settings.encoder
         encoding = self._encodings.get((name, request.text))
         question = self._question(snapshots, request)
@@ -262,6 +262,7 @@ def _below(
 
 def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:
     groups: dict[str, list[Snapshot]] = {}
-    for snapshot in snapshots:
+    # An empty collection has no vectors yet, not even of a known length, and nothing to add.
+    for snapshot in (each for each in snapshots if each.chunk_count):
         groups.setdefault(snapshot.settings.encoder, []).append(snapshot)
     return list(groups.values())

@@ -30,7 +30,10 @@ def late_stage(
     from ragcli.index.tokens import idf_weights, max_sim
 
     query = question.encoding
-    frequency = np.sum([snapshot.token_frequency for snapshot in snapshots], axis=0)
+    # An index taken over without its model has counted no word pieces.
+    frequency = np.zeros(encoder().vocabulary_size, np.int64)
+    for snapshot in snapshots:
+        frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
     weights = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
     scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
     for owner, snapshot in enumerate(snapshots):
