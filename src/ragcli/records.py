@@ -143,5 +143,5 @@ class CollectionSettings:
     chunk_size: int = 1200
     overlap: int = 200
     encoder: str = "sentence-transformers/all-MiniLM-L6-v2"
-    token_vectors: Literal["bits", "none"] = "bits"
+    token_vectors: Literal["bits", "none"] = "bits"  # noqa: S105
     context: Literal["none", "title", "heading"] = "heading"
