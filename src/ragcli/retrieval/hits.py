@@ -6,7 +6,7 @@ Only what will be shown is read from the store.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,7 @@ def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]
         for group, place, _, _ in batch:
             wanted.setdefault(group.snapshot_of(place), []).append(int(group.pool.numbers[place]))
         found = {snapshot: snapshot.chunks(numbers) for snapshot, numbers in wanted.items()}
+        cosines = {snapshot: _cosines(snapshot, request.text, chunks) for snapshot, chunks in found.items()}
         for group, place, score, score_type in batch:
             snapshot = group.snapshot_of(place)
             chunk = found[snapshot][int(group.pool.numbers[place])]
@@ -68,7 +69,7 @@ def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]
                     chunk=chunk,
                     score=score,
                     score_type=score_type,
-                    cosine=_cosine(snapshot, request.text, chunk),
+                    cosine=cosines[snapshot][chunk.number],
                     reranker=group.reranker,
                     scores={
                         stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank", "window", "feedback")
@@ -102,9 +103,14 @@ def _batches(
         yield items[start : start + size]
 
 
-def _cosine(snapshot: Snapshot, text: str, chunk: StoredChunk) -> float:
+def _cosines(snapshot: Snapshot, text: str, chunks: Mapping[int, StoredChunk]) -> dict[int, float]:
+    """The TF-IDF cosine of the question with each chunk, by number; 0 where nothing was fitted."""
     if snapshot.tfidf is None:
-        return 0.0
-    cosine = float(snapshot.tfidf.cosines(text, [chunk.number])[0])
+        return dict.fromkeys(chunks, 0.0)
+    known = dict(zip(chunks, snapshot.tfidf.cosines(text, list(chunks)).tolist(), strict=True))
     # Taken in after the last fit: weighed on the spot by what was learned then.
-    return float(snapshot.tfidf.cosine(text, [chunk.text])[0]) if np.isnan(cosine) else cosine
+    later = [number for number, cosine in known.items() if np.isnan(cosine)]
+    if later:
+        weighed = snapshot.tfidf.cosine(text, [chunks[number].text for number in later])
+        known |= dict(zip(later, weighed.tolist(), strict=True))
+    return known
