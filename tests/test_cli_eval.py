@@ -303,6 +303,18 @@ def test_labelled_questions_against_a_collection(ragcli: Ragcli, papers: str, tm
     assert by_option.json["pipelines"][0]["measures"] == answer.json["pipelines"][0]["measures"]
 
 
+def test_where_judgements_go_by_source_the_whole_run_does(ragcli: Ragcli, encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "notes" / "a folder").mkdir(parents=True)
+    for name, words in (("raft", "leader election"), ("a folder/votes", "a vote elects a leader"), ("fish", "fish")):
+        (tmp_path / "notes" / f"{name}.md").write_text(f"# {name}\n\n{words} in a cluster\n")
+    assert ragcli("ingest", "notes", "-c", "notes", "--encoder", str(encoder)).code == 0
+    (tmp_path / "q.jsonl").write_text('{"query": "leader", "relevant_ids": ["raft.md"]}\n')
+    answer = ragcli("eval", "q.jsonl", "-c", "notes", "--compare", "dense", "--run-out", "out.run", "--json")
+    assert answer.code == 0, answer.err
+    items = {line.split()[2] for line in (tmp_path / "out.run").read_text().splitlines()}
+    assert items == {"raft.md", "a%20folder/votes.md", "fish.md"}
+
+
 def test_chunk_ids_are_scored_as_chunks(ragcli: Ragcli, papers: str, tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"query": "leader election", "relevant_ids": ["r1:0"]}\n')
     answer = ragcli("eval", "q.jsonl", "-c", papers, "--compare", "bm25", "--json", "--run-out", "c.run")

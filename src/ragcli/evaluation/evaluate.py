@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -45,7 +45,8 @@ def evaluate(
     from ragcli.retrieval.query import Searcher
 
     with collection.snapshot() as snapshot:
-        matched, names = match_items(given, _SnapshotItems(snapshot), level)
+        matched, judged_names = match_items(given, _SnapshotItems(snapshot), level)
+        names = _all_names(snapshot, judged_names)
         results = []
         with Searcher([collection], engine=engine, notify=notify) as searcher:
             for spec in specs:
@@ -98,6 +99,13 @@ def missing_notes(qrels: Qrels, runs: Sequence[Run]) -> tuple[str, ...]:
                 f"{run.name} has nothing for {len(missing)} judged queries, which count as 0 ({first_few(missing)})."
             )
     return tuple(notes)
+
+
+def _all_names(snapshot: Snapshot, judged: Mapping[str, str]) -> Mapping[str, str]:
+    """What each document is called: where the qrels go by sources, those not judged are called by theirs too."""
+    if 2 * sum(name != document for document, name in judged.items()) <= len(judged):
+        return judged
+    return {row.document_id: row.source for row in snapshot.documents()} | dict(judged)
 
 
 def _cost(done: PipelineRun, index: int, models: int) -> Cost | None:
