@@ -125,7 +125,7 @@ def embed_reference(beir: str, path: str, count: str) -> dict[str, float]:
 def parse(folder: str) -> dict[str, float]:
     """Pages of PDFs, read by worker processes into clean text with pages and headings."""
     from ragcli.documents.discover import discover
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
     from ragcli.documents.workers import read_files
     from ragcli.records import Document
 

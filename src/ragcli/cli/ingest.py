@@ -12,14 +12,23 @@ import typer
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import CollectionName, Json, Surroundings
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model, collection_for
-from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED, EXIT_SOME_FAILED, InputError, UsageError
+from ragcli.cli.terminal import note
+from ragcli.errors import (
+    EXIT_BAD_INPUT,
+    EXIT_DONE,
+    EXIT_INTERRUPTED,
+    EXIT_SOME_FAILED,
+    CollectionError,
+    InputError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ragcli.collection import IngestOptions, IngestReport
     from ragcli.config import CollectionConfig
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
     from ragcli.models import Encoder
 
 DEFAULT_COLLECTION = "default"
@@ -100,14 +109,23 @@ def ingest(
     }
     worst = EXIT_DONE
     reports = []
-    for job in _jobs(paths or (), collection, here):
+    jobs = _jobs(paths or (), collection, here)
+    for job in jobs:
         read = _read_options(
             job.config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
         )
         options = _ingest_options(
             job.config, read, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
         )
-        report = _run(job, options, asked, here)
+        try:
+            report = _run(job, options, asked, here)
+        except (InputError, CollectionError) as error:
+            if len(jobs) == 1:
+                raise
+            # A disk that is not mounted is no reason to leave the other collections as they are.
+            note(f"{job.name}: {error}")
+            worst = EXIT_BAD_INPUT
+            continue
         reports.append(report)
         if not as_json:
             from ragcli.cli.reports import show_report
@@ -116,7 +134,7 @@ def ingest(
         if report.interrupted:
             worst = EXIT_INTERRUPTED
             break
-        if report.failures:
+        if report.failures and worst == EXIT_DONE:
             worst = EXIT_SOME_FAILED
     if as_json:
         from ragcli.cli.output import write_json
@@ -155,7 +173,7 @@ def _read_options(
     passwords: Sequence[str],
     parse_timeout: float | None,
 ) -> ReadOptions:
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
 
     engine = pdf_engine if pdf_engine is not None else config.pdf_engine
     if engine not in ("pdfium", "pypdf"):

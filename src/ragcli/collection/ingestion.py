@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ragcli.collection.scan import Plan
     from ragcli.collection.writer import Writer
     from ragcli.documents.discover import Discovery
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
     from ragcli.models.protocols import Encoder
 
 STDIN_SOURCE: Final = "stdin"
@@ -97,7 +97,7 @@ def _bring_in(
     from ragcli.collection.intake import Intake
     from ragcli.collection.scan import make_plan
     from ragcli.collection.writer import open_writer
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
 
     started = time.monotonic()
     reading = options.read or ReadOptions()

@@ -27,7 +27,7 @@ from ragcli.collection.writer import Writer
 from ragcli.records import CollectionSettings, Document, Failure
 
 if TYPE_CHECKING:
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
     from ragcli.models.protocols import Encoder
 
 Arrival = tuple[Path, Iterable[Document | Failure]]
@@ -154,8 +154,9 @@ class Intake:
             line = lines.count if lines is not None else 0
             earlier = seen.add(document.record_id or "", line)
             if earlier is not None:
-                where = f"{file.source}, line {line}"
-                failures.append((where, f"the id '{document.record_id}' was taken by line {earlier} already"))
+                failures.append(
+                    (f"{file.source}:{line}", f"the id '{document.record_id}' was taken by line {earlier} already")
+                )
                 continue
             draft = self._draft(file, document)
             if draft is not None:

@@ -25,7 +25,7 @@ from ragcli.records import Failure
 
 if TYPE_CHECKING:
     from ragcli.documents.discover import FoundFile
-    from ragcli.documents.read import ReadOptions
+    from ragcli.documents.options import ReadOptions
 
 _SETTLED_NS: Final = 3_000_000_000
 

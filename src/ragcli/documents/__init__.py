@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from ragcli.documents.chunking import chunk_document, embedding_text
     from ragcli.documents.discover import Discovery, FoundFile
     from ragcli.documents.jsonl import read_jsonl
-    from ragcli.documents.read import SUFFIXES, ReadOptions, kind_of, read_file
+    from ragcli.documents.options import ReadOptions
+    from ragcli.documents.read import SUFFIXES, kind_of, read_file
     from ragcli.documents.workers import read_files
 
 __all__ = [
@@ -34,7 +35,7 @@ _HOMES = {
     "SUFFIXES": "read",
     "Discovery": "discover",
     "FoundFile": "discover",
-    "ReadOptions": "read",
+    "ReadOptions": "options",
     "chunk_document": "chunking",
     "embedding_text": "chunking",
     "kind_of": "read",

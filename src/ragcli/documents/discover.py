@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ragcli.documents.read import SUFFIXES, kind_of, shown
+from ragcli.documents.options import shown
+from ragcli.documents.read import SUFFIXES, kind_of
 from ragcli.errors import InputError, UsageError
 
 __all__ = ["SUFFIXES", "Discovery", "FoundFile", "discover"]

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from ragcli.documents.characters import plain
+from ragcli.documents.options import called
 from ragcli.documents.plain import decoded, emptiness, listed, year_in
-from ragcli.documents.read import called
 from ragcli.records import Document, Heading, MetadataValue
 
 # fmt: off

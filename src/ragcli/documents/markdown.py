@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ragcli.documents.characters import plain
+from ragcli.documents.options import called
 from ragcli.documents.plain import decoded, emptiness, listed, year_in
-from ragcli.documents.read import called
 from ragcli.records import Document, Heading, MetadataValue
 
 _YAML = re.compile(r"\A---[ \t]*\n(.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?)(?:^|\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _LONGEST_FRONT = 65_536
+_MOST_FRONT = 4 * _LONGEST_FRONT
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3}|`+|~~)(?=\S)(.+?)(?<=\S)\1")
 _ANCHOR = re.compile(r"\s*\{[#.][^}]*\}\s*$")
@@ -57,6 +58,8 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
             front = yaml.safe_load(found.group(1)) or {}
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             return {}, text, (f"front matter is not YAML: {' '.join(str(error).split())[:120]}",)
+        if not _fits(front):
+            return {}, text, (f"front matter refers to itself so often that it has over {_MOST_FRONT:,} characters",)
         if isinstance(front, Mapping):
             return front, text[found.end() :], ()
         return {}, text, ()  # a rule and some text, no front matter
@@ -69,6 +72,24 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
         except tomllib.TOMLDecodeError as error:
             return {}, text, (f"front matter is not TOML: {error}",)
     return {}, text, ()
+
+
+def _fits(front: object) -> bool:
+    """Whether front matter is no larger than _MOST_FRONT when all its references are written out.
+
+    A dozen lines of YAML can stand for gigabytes: each names the one before nine times. Counting stops at the limit.
+    """
+    size = 0
+    waiting = [front]
+    while waiting and size <= _MOST_FRONT:
+        value = waiting.pop()
+        size += len(value) if isinstance(value, str) else 1
+        if isinstance(value, Mapping):
+            waiting.extend(value.keys())
+            waiting.extend(value.values())
+        elif isinstance(value, list | tuple | set):
+            waiting.extend(value)
+    return size <= _MOST_FRONT
 
 
 def typed_metadata(front: Mapping[str, object]) -> dict[str, MetadataValue]:

@@ -1,15 +1,15 @@
 """PDF files: opening them, choosing the engine, and saying what could not be read.
 
 PDFium reads text some twenty times as fast as pypdf, and it also gives the outline, the page labels and the file's
-information at no further cost, while pypdf parses the file a second time for them (0.1 to 2 s for the papers this was
-tried on). So PDFium does it all, and pypdf does it all where PDFium refuses the file or where it is asked for.
+information at no further cost, while pypdf would parse the file a second time for them. So PDFium does it all, and
+pypdf does it all where PDFium refuses the file or where it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,10 @@ from ragcli.documents.flow import run_together
 from ragcli.documents.furniture import without_furniture
 from ragcli.documents.headings import OutlineEntry, find_headings
 from ragcli.documents.lines import PageLines, median_size
+from ragcli.documents.options import ReadOptions, called, password_sentence
 from ragcli.documents.paper import describe
 from ragcli.documents.pdfium import PageReader
-from ragcli.documents.read import ReadOptions, called
+from ragcli.documents.raw import RawPdf
 from ragcli.errors import DocumentError, PasswordNeeded
 from ragcli.records import Document
 
@@ -30,15 +31,6 @@ if TYPE_CHECKING:
 
 _PASSWORD_ERROR = 4
 _LONGEST_OUTLINE = 5_000
-
-
-@dataclass(frozen=True, slots=True)
-class RawPdf:
-    """What an engine gives: pages, outline, and the file's own information."""
-
-    pages: tuple[PageLines, ...]
-    outline: tuple[OutlineEntry, ...]
-    information: dict[str, str]
 
 
 def read_pdf(
@@ -90,13 +82,6 @@ def _open_pdfium(data: bytes, name: str, passwords: Sequence[str]) -> Any:
             if getattr(error, "err_code", None) != _PASSWORD_ERROR:
                 return _reason(str(error))
     raise PasswordNeeded(password_sentence(name, given=bool(passwords)))
-
-
-def password_sentence(name: str, *, given: bool) -> str:
-    """What to tell the owner of a locked document."""
-    if given:
-        return f"{name} is encrypted and none of the given passwords opens it."
-    return f"{name} is encrypted; give its password with --password."
 
 
 def _by_pdfium(

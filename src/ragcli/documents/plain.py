@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ragcli.documents.characters import plain
-from ragcli.documents.read import called
+from ragcli.documents.options import called
 from ragcli.errors import DocumentError
 from ragcli.records import Document
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from ragcli.documents.headings import OutlineEntry
 from ragcli.documents.lines import Line, PageLines
-from ragcli.documents.pdf import RawPdf, password_sentence
-from ragcli.documents.read import ReadOptions
+from ragcli.documents.options import ReadOptions, password_sentence
+from ragcli.documents.raw import RawPdf
 from ragcli.errors import DocumentError, PasswordNeeded
 
 

@@ -7,12 +7,12 @@ that hangs or crashes its reader is kept from costing more than itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from stat import S_ISREG
 from types import MappingProxyType
 from typing import BinaryIO, Literal
 
+from ragcli.documents.options import AS_IT_COMES, ReadOptions, called, shown
 from ragcli.errors import DocumentError
 from ragcli.records import Document, Failure
 
@@ -43,37 +43,9 @@ SUFFIXES: Mapping[str, Kind] = MappingProxyType(
 """What is read, and as what. Suffixes are compared in lower case."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """How to read. Times are seconds, memory is bytes; `workers` None means one for each core.
-
-    A document may take `timeout` and `timeout_per_page` for each of its pages, a scanned page that is to be read by
-    OCR `timeout_per_ocr_page` more.
-    """
-
-    pdf_engine: Literal["pdfium", "pypdf"] = "pdfium"
-    ocr: Literal["off", "on"] = "off"
-    passwords: tuple[str, ...] = ()
-    timeout: float = 60.0
-    timeout_per_page: float = 1.0
-    timeout_per_ocr_page: float = 120.0
-    memory_limit: int = 2 << 30
-    workers: int | None = None
-
-
 def kind_of(path: Path) -> Kind | None:
     """How the file would be read by its suffix; None if it wouldn't be."""
     return SUFFIXES.get(path.suffix.lower())
-
-
-def shown(path: Path) -> str:
-    """The path as it can be printed and stored, whatever bytes its name has."""
-    return str(path).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-def called(path: Path) -> str:
-    """The file's name, as messages about it have it; where it lies is for the one who shows them to say."""
-    return shown(Path(path.name))
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -87,7 +59,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def read_file(
     path: Path,
-    options: ReadOptions = ReadOptions(),
+    options: ReadOptions = AS_IT_COMES,
     *,
     pages_known: Callable[[int, int], None] | None = None,
 ) -> Iterator[Document | Failure]:

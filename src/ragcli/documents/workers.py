@@ -22,7 +22,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragcli.documents.read import ReadOptions, called, kind_of, read_file, shown
+from ragcli.documents.options import ReadOptions, called, shown
+from ragcli.documents.read import kind_of, read_file
 from ragcli.errors import RagcliError
 from ragcli.records import Document, Failure
 
