@@ -55,7 +55,7 @@ def _once(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, float, f
     nothing = os.open(os.devnull, os.O_RDWR)
     started = time.perf_counter()
     child = os.posix_spawnp(
-        command[0], list(command), dict(env), file_actions=[(os.POSIX_SPAWN_DUP2, nothing, fd) for fd in (0, 1)]
+        command[0], list(command), dict(env), file_actions=[(os.POSIX_SPAWN_DUP2, nothing, fd) for fd in (0, 1, 2)]
     )
     _, status, usage = os.wait4(child, 0)
     seconds = time.perf_counter() - started
