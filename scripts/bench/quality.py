@@ -20,7 +20,23 @@ from typing import Any
 HERE = Path(__file__).parent
 START = "<!-- measured by scripts/bench/quality: start -->"
 END = "<!-- measured by scripts/bench/quality: end -->"
-PIPELINES = "tfidf,bm25,dense,classic:reranker=late,hybrid:reranker=none,hybrid:reranker=late"
+BASELINES = ("tfidf", "bm25", "dense", "classic:reranker=late", "hybrid:reranker=none", "hybrid:reranker=late")
+# What was tried around the default, one change at a time, the failures too.
+ATTEMPTS = tuple(
+    f"hybrid:reranker=late,{change}"
+    for change in (
+        "feedback=0",
+        "window=0",
+        "titles=0",
+        "pool=30",
+        "pool=100",
+        "rocchio=0.7,feedback=0",
+        "fusion=minmax",
+        "fusion=rrf,feedback=0",
+        "bm25=0.7,dense=1.5,window=0,feedback=0",
+    )
+)
+PIPELINES = ",".join((*BASELINES, *ATTEMPTS))
 MEASURES = ("nDCG@10", "R@10", "R@100", "RR@10")
 
 
@@ -28,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write, and say where the tables are."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, metavar="BEIR_FOLDER")
-    parser.add_argument("--compare", default=PIPELINES, metavar="SPECS", help=f"the pipelines ({PIPELINES})")
+    parser.add_argument("--compare", default=PIPELINES, metavar="SPECS", help="the pipelines")
     parser.add_argument("--out", type=Path, default=HERE / "QUALITY.md", metavar="FILE")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="where the ingested corpora are kept")
     given = parser.parse_args(arguments)
