@@ -98,3 +98,10 @@ def test_every_odd_pdf_is_ingested_or_fails_with_a_sentence(data_dir: Path) -> N
     report = answer(data_dir, "ingest", f"{DATA}/pdfs-odd", "-c", "odd")
     assert len(report["added"]) + len(report["failures"]) == 28
     assert all(failure["reason"].endswith((".", ")")) for failure in report["failures"])
+
+
+def test_the_right_paper_is_in_the_top_three_for_most_of_thirty_questions(data_dir: Path, first_run: Any) -> None:
+    questions = Path(__file__).parent / "data" / "paper_questions.jsonl"
+    report = answer(data_dir, "eval", str(questions), "-c", "papers", "--metric", "Success@3")
+    assert report["data"]["queries"] == 30
+    assert report["pipelines"][0]["measures"]["Success@3"] >= 0.9
