@@ -84,6 +84,23 @@ def test_a_reader_that_leaves_early_is_no_error(data: Path) -> None:
             assert errors == b""
 
 
+def test_help_that_nobody_reads_is_no_error(data: Path) -> None:
+    for arguments in ([], ["--help"], ["query", "--help"], ["--version"]):
+        reader, writer = os.pipe()
+        os.close(reader)
+        done = subprocess.run(
+            [sys.executable, "-m", "ragcli", *arguments],
+            stdout=writer,
+            stderr=subprocess.PIPE,
+            env=environment(data),
+            cwd=data.parent,
+            check=False,
+            timeout=60,
+        )
+        os.close(writer)
+        assert (done.returncode, done.stderr) == (0, b""), arguments
+
+
 def test_exit_codes_reach_the_shell(data: Path) -> None:
     assert run(data, "grep", "energy 7").returncode == 0
     assert run(data, "grep", "perpetual motion").returncode == 1

@@ -6,6 +6,7 @@ mistake of a person, a file or a disk ends in a traceback.
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -60,6 +61,11 @@ def run(arguments: Sequence[str]) -> int:
         code = build().main(list(arguments), prog_name=terminal.PROGRAM, standalone_mode=False)
     except typer.Abort:
         return EXIT_INTERRUPTED
+    except SystemExit as left:
+        # The parser prints help itself, and where nobody reads that any more, it leaves with 1.
+        if isinstance(left.__context__, OSError) and left.__context__.errno == errno.EPIPE:
+            raise BrokenPipeError from None
+        raise
     except Exception as error:
         if usage := usage_error(error):
             raise usage from None
