@@ -11,8 +11,10 @@ import unicodedata
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
 from ragcli.cli import output, terminal
+from ragcli.cli.tables import Column, table
 from ragcli.records import GrepHit, Hit, StoredChunk
 
 any_text = st.text(st.characters(codec=None), max_size=60)
@@ -176,3 +178,31 @@ def test_a_grep_hit_says_truncated_only_when_there_was_more() -> None:
     import dataclasses
 
     assert output.grep_record(dataclasses.replace(found, truncated=True))["truncated"] is True
+
+
+COLUMNS = (Column("Collection"), Column("Documents", number=True), Column("Model"), Column("Last ingest", whole=True))
+ROWS = [("papers", "34 (+2 failed)", "all-MiniLM-L6-v2", "2026-11-29 22:56"), ("notes", "7", "", "never")]
+
+
+@pytest.mark.parametrize("width", [20, 30, 40, 50, 60, 80, 120])
+def test_a_list_keeps_every_word_however_narrow_the_screen(width: int) -> None:
+    shown = table(screen(width), COLUMNS, ROWS)
+    assert max(map(cell_len, shown.splitlines())) <= width
+    together = "".join(shown.split())
+    for row in ROWS:
+        for cell in row:
+            assert cell.replace(" ", "") in together or width >= 60, (cell, shown)
+    assert shown.count("\n") <= 8 * (80 / width), shown
+
+
+def test_a_list_too_wide_for_its_screen_is_told_row_by_row() -> None:
+    assert table(screen(40), COLUMNS, ROWS).splitlines() == [
+        "papers",
+        "  Documents: 34 (+2 failed)",
+        "  Model: all-MiniLM-L6-v2",
+        "  Last ingest: 2026-11-29 22:56",
+        "notes",
+        "  Documents: 7",
+        "  Last ingest: never",
+    ]
+    assert table(screen(80), COLUMNS, ROWS).startswith("Collection  ")
