@@ -59,6 +59,14 @@ def test_the_table_fits_the_screen_and_has_every_part(width: int) -> None:
     assert "wormhole that was closed becomes" in words
 
 
+@pytest.mark.parametrize("length", range(20, 60))
+def test_no_line_of_a_place_is_a_comma_alone(length: int) -> None:
+    chunk = replace(CHUNK, source="q/" + "n" * length + ".pdf")
+    for width in (60, 120, 200):
+        shown = hits_table(result_of(chunk), REQUEST, Screen(width, interactive=False, colour=False))
+        assert not re.search(r"(?m)^ *, ", shown + " "), shown
+
+
 def test_query_words_are_bold_where_there_is_colour_and_plain_where_not() -> None:
     coloured = hits_table(result_of(CHUNK), REQUEST, Screen(120, interactive=True, colour=True))
     plain = hits_table(result_of(CHUNK), REQUEST, Screen(120, interactive=False, colour=False))

@@ -127,10 +127,12 @@ def _fold_place(chunk: StoredChunk, room: int) -> str:
 
     parts = _NAME_PARTS.findall(safe_line(chunk.source))
     if pages := pages_of(chunk.page_start, chunk.page_end):
-        parts += [",", f" {pages}"]
+        # The comma goes with the word before it, and where that fills its line, the line's end stands for it.
+        last = "".join(parts[-1:])
+        parts = [*parts[:-1], last if cell_len(last) % room == 0 else last + ",", f" {pages}"]
     lines = [""]
     for part in parts:
-        if lines[-1] and part != "," and cell_len(lines[-1] + part.rstrip()) > room:
+        if lines[-1] and cell_len(lines[-1] + part.rstrip()) > room:
             lines.append("")
         lines[-1] += part if lines[-1] else part.lstrip()
     return "\n".join(lines)
