@@ -352,6 +352,7 @@ def test_a_bad_line_and_a_repeated_id_are_failures_that_name_their_lines(
     told = " ".join(f"{failure.source} {failure.reason}" for failure in report.failures)
     for word in ("line 2", "line 4", "line 1", "'a'"):
         assert word in told
+    assert [failure.source for failure in report.failures] == ["corpus.jsonl:2", "corpus.jsonl:4", "corpus.jsonl:5"]
     assert take_in(collection, corpus).known_failures == 3
 
 

@@ -154,9 +154,8 @@ class Intake:
             line = lines.count if lines is not None else 0
             earlier = seen.add(document.record_id or "", line)
             if earlier is not None:
-                failures.append(
-                    (f"{file.source}:{line}", f"the id '{document.record_id}' was taken by line {earlier} already")
-                )
+                reason = f"line {line} has the id '{document.record_id}', which line {earlier} took already"
+                failures.append((f"{file.source}:{line}", reason))
                 continue
             draft = self._draft(file, document)
             if draft is not None:
