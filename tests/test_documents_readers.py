@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from pathlib import Path
@@ -89,6 +90,20 @@ def test_code_and_tables_are_marked_as_whole(tmp_path: Path) -> None:
 def test_the_first_heading_is_the_title_if_there_is_no_front_matter(tmp_path: Path) -> None:
     assert read(tmp_path / "a.md", "## Sub\n\n# Main\n").title == "Main"
     assert read(tmp_path / "a.md", "Just words.\n").title is None
+
+
+def test_front_matter_that_multiplies_itself_is_told_and_not_kept(tmp_path: Path) -> None:
+    names = "abcdefgh"
+    lines = ["a: &a [xxxxxxxx, xxxxxxxx]"]
+    for before, name in itertools.pairwise(names):
+        lines.append(f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]")
+    front = "---\n" + "\n".join(lines) + "\n---\n"
+    document = read(tmp_path / "a.md", front + "Body words.\n")
+    assert document.metadata == {}
+    assert "refers to itself" in document.warnings[0]
+    assert "Body words." in document.text
+    kept = read(tmp_path / "b.md", "---\na: &a [x, y]\nb: *a\n---\nBody words.\n")
+    assert kept.metadata == {"a": ["x", "y"], "b": ["x", "y"]}
 
 
 def test_front_matter_in_toml_is_read(tmp_path: Path) -> None:
