@@ -20,6 +20,8 @@ from scripts.make_papers import write_papers
 from tests.tiny_models import tiny_cross_encoder, tiny_encoder
 
 from ragcli.__main__ import main
+from ragcli.cli.reports import summary
+from ragcli.collection import IngestReport
 
 
 @dataclass(frozen=True)
@@ -441,6 +443,29 @@ def test_configured_collections_are_brought_up_to_date_without_a_path(
     assert ragcli("ingest", "-c", "notes", "--json").json["unchanged"] == 2
     assert ragcli("collections", "show", "notes", "--json").json["settings"]["chunk_size"] == 300
     assert ragcli("ingest", "-c", "empty").code == 2
+
+
+def test_a_configured_folder_that_is_missing_does_not_stop_the_other_collections(
+    ragcli: Ragcli, papers: Path, tmp_path: Path, encoder: Path
+) -> None:
+    (tmp_path / "collections.toml").write_text(
+        f'data_dir = "index"\n[defaults]\nencoder = "{encoder}"\n'
+        f"[collections.away]\npaths = ['unmounted']\n[collections.here]\npaths = ['{papers}']\n"
+    )
+    import os
+
+    del os.environ["RAGCLI_DATA_DIR"]
+    answer = ragcli("ingest", "--json")
+    assert answer.code == 3
+    assert [(report["collection"], len(report["added"])) for report in answer.json] == [("here", 5)]
+    assert "away: " in answer.err
+    assert "unmounted" in answer.err
+    assert ragcli("ingest", "-c", "away").code == 3
+
+
+def test_an_interrupted_ingest_does_not_say_that_there_was_nothing_to_do() -> None:
+    assert "nothing taken in" in summary(IngestReport("papers", interrupted=True))
+    assert "nothing to do" in summary(IngestReport("papers"))
 
 
 # collections, documents, show, reindex

@@ -51,7 +51,7 @@ def summary(report: IngestReport) -> str:
     if skipped := sum(report.skipped.values()):
         kinds = ", ".join(sorted(report.skipped, key=lambda kind: -report.skipped[kind])[:4])
         parts.append(f"{skipped} skipped ({kinds})")
-    done = ", ".join(parts) or "nothing to do"
+    done = ", ".join(parts) or ("nothing taken in" if report.interrupted else "nothing to do")
     if report.dry_run:
         return f"{report.collection}: would have {done}."
     pages = f"{counted(report.pages, 'page')}, " if report.pages else ""
