@@ -10,6 +10,7 @@ from tests import pdfs
 
 from ragcli.documents import ReadOptions, read_file
 from ragcli.documents.characters import clean_line, old_tex
+from ragcli.documents.hyphens import keeps_hyphen, vocabulary
 from ragcli.errors import DocumentError, PasswordNeeded
 from ragcli.records import Document
 
@@ -365,3 +366,16 @@ def test_a_truncated_pdf_is_read_or_fails_with_a_sentence(tmp_path: Path) -> Non
         except DocumentError as error:
             text = str(error)
         assert "cut.pdf" in text or "wormhole" in text
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "kept"),
+    [
+        ("a fragile proof", "of-concept that ran", True),
+        ("a peer", "to-peer system", True),
+        ("the recom", "mender-based ranking", False),
+        ("the frag", "ile proof", False),
+    ],
+)
+def test_a_word_of_several_parts_keeps_the_hyphen_it_is_broken_at(before: str, after: str, kept: bool) -> None:
+    assert keeps_hyphen(before, after, vocabulary([("nothing that helps", False, False)])) is kept

@@ -26,6 +26,7 @@ _HEADS = frozenset((
     "small", "so", "time", "well",
 ))
 # fmt: on
+_LINKS = frozenset(("a", "and", "as", "at", "by", "for", "in", "of", "on", "or", "the", "to", "up"))
 _LAST = re.compile(r"(?:\w+-)*\w+$")
 _FIRST = re.compile(r"\w+(?:-\w+)*")
 
@@ -76,6 +77,8 @@ def keeps_hyphen(before: str, after: str, known: Vocabulary) -> bool:
         hyphened += known.words[f"{head}-{tail}s"] + (known.words[f"{head}-{tail[:-1]}"] if tail.endswith("s") else 0)
     if joined != hyphened:
         return hyphened > joined
+    if near_tail in _LINKS and near_tail != tail:  # "proof-/of-concept", "peer-/to-peer"
+        return True
     if near_tail in _ENDINGS:
         return False
     if right.group()[0].isupper() and not left.group().isupper():
