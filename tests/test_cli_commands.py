@@ -565,6 +565,8 @@ def test_reindex_changes_the_chunking(ragcli_on_copy: Ragcli) -> None:
     assert after["chunks"] > before["chunks"]
     assert after["documents"] == before["documents"]
     assert ragcli_on_copy("query", QUESTION, "--json").json[0]["source"] == "wormhole.pdf"
+    said = ragcli_on_copy("reindex", "-c", "papers", "--chunk-size", "400").out
+    assert said.startswith("papers: rebuilt; ")
     assert ragcli_on_copy("reindex").code == 2
 
 

@@ -73,5 +73,5 @@ def reindex(
     else:
         from ragcli.cli.reports import show_report
 
-        show_report(report, here)
+        show_report(report, here, idle="rebuilt")
     return EXIT_INTERRUPTED if report.interrupted else EXIT_DONE

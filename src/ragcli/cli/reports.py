@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 _MOST_WARNINGS: Final = 20
 
 
-def show_report(report: IngestReport, here: Surroundings) -> None:
-    """Write the summary to stdout, and failures and remarks to stderr."""
-    write(summary(report) + "\n")
+def show_report(report: IngestReport, here: Surroundings, *, idle: str = "nothing to do") -> None:
+    """Write the summary to stdout, and failures and remarks to stderr. `idle` is told of a run that took nothing in."""
+    write(summary(report, idle=idle) + "\n")
     if report.dry_run:
         _show_plan(report)
     _show_failures("Failed", report.failures, here)
@@ -32,7 +32,7 @@ def show_report(report: IngestReport, here: Surroundings) -> None:
         note(f"{counted(len(report.gone), 'document')} no longer on the disk; --prune drops what is gone.")
 
 
-def summary(report: IngestReport) -> str:
+def summary(report: IngestReport, *, idle: str = "nothing to do") -> str:
     """The whole run in one line."""
     parts = [
         f"{len(group)} {word}"
@@ -51,7 +51,7 @@ def summary(report: IngestReport) -> str:
     if skipped := sum(report.skipped.values()):
         kinds = ", ".join(sorted(report.skipped, key=lambda kind: -report.skipped[kind])[:4])
         parts.append(f"{skipped} skipped ({kinds})")
-    done = ", ".join(parts) or ("nothing taken in" if report.interrupted else "nothing to do")
+    done = ", ".join(parts) or ("nothing taken in" if report.interrupted else idle)
     if report.dry_run:
         return f"{report.collection}: would have {done}."
     pages = f"{counted(report.pages, 'page')}, " if report.pages else ""
