@@ -255,3 +255,15 @@ def test_the_shell_can_complete_commands_options_and_collections(data: Path) -> 
     assert "hybrid" in completed("ragcli query x --pipeline hy")
     script = run(data, "--show-completion", SHELL="/bin/bash")
     assert "ragcli" in script.stdout + script.stderr
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("4", "4")])
+def test_a_command_computes_on_one_thread_unless_told_otherwise(given: str | None, expected: str) -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "OPENBLAS_NUM_THREADS"}
+    if given is not None:
+        environment["OPENBLAS_NUM_THREADS"] = given
+    probe = (
+        "import os; from ragcli.__main__ import main; main(['--version']); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == expected

@@ -21,6 +21,8 @@ EXIT_BUG: Final = 70
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code. `arguments` are those of the process unless given."""
+    # The products here are small, and on a busy machine numpy's threads wait for each other longer than they compute.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     terminal.prepare_streams()
     if arguments is None:
         end_as_by_ctrl_c()
