@@ -251,7 +251,7 @@ def test_query_defaults_come_from_the_configuration(ragcli: Ragcli, tmp_path: Pa
     assert len(ragcli("query", "energy", "--json", "--top", "1").json) == 1
     (tmp_path / "collections.toml").write_text("[query]\npipeline = 'magic'\n")
     answer = ragcli("query", "energy")
-    assert answer.code == 2
+    assert answer.code == 3
     assert "collections.toml" in answer.err
 
 
@@ -390,6 +390,9 @@ def test_other_settings_than_a_collection_was_made_with_are_refused(
     answer = ragcli_on_copy("ingest", str(papers), "-c", "papers", "--chunk-size", "800")
     assert answer.code == 3
     assert "ragcli reindex -c papers" in answer.err
+    impossible = ragcli_on_copy("ingest", str(papers), "-c", "papers", "--chunk-size", "40")
+    assert impossible.code == 2
+    assert "50" in impossible.err
     (tmp_path / "collections.toml").write_text("[collections.papers]\noverlap = 100\n")
     assert "overlap" in ragcli_on_copy("ingest", str(papers), "-c", "papers").err
     (tmp_path / "collections.toml").write_text("[collections.papers]\noverlap = 200\n")

@@ -10,9 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragcli.config import Config, find_config, known_keys, load_config, resolve_data_dir
+from ragcli.config.keys import QUERY
 from ragcli.config.lines import line_of
 from ragcli.errors import EXIT_BAD_INPUT, ConfigError
 from ragcli.records import CollectionSettings
+from ragcli.retrieval.request import PIPELINES
 
 EXAMPLE = Path(__file__).parents[1] / "collections.example.toml"
 
@@ -51,6 +53,10 @@ def dotted_keys(tree: dict[str, object]) -> set[str]:
 
 def test_the_example_lists_exactly_the_keys_the_code_knows() -> None:
     assert dotted_keys(tomllib.loads(EXAMPLE.read_text(encoding="utf-8"))) == known_keys()
+
+
+def test_the_file_takes_the_pipelines_that_there_are() -> None:
+    assert QUERY["pipeline"].choices == PIPELINES
 
 
 def test_the_example_loads_and_states_the_built_in_values() -> None:

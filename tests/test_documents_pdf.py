@@ -305,10 +305,22 @@ def test_a_scanned_document_fails_and_names_the_way_out(tmp_path: Path, pages: i
         read(path)
 
 
+def test_pages_without_a_picture_keep_the_one_line_that_they_share(tmp_path: Path) -> None:
+    pdf = pdfs.new_pdf()
+    for _ in range(4):
+        pdf.add_page()
+        pdfs.put_lines(pdf, 72, 60, ["The same words on every page"])
+    document = read(pdfs.write(pdf, tmp_path / "a.pdf"))
+    assert document.text.count("The same words on every page") == 4
+    assert document.warnings == ()
+
+
 def test_a_stamp_on_every_scanned_page_is_not_taken_for_its_text(tmp_path: Path) -> None:
     pdf = pdfs.new_pdf()
     for number in range(6):
         pdf.add_page()
+        if number:
+            pdf.image(pdfs.picture(), x=0, y=0, w=pdf.w)
         pdfs.put(pdf, 72, 770, "Downloaded from an archive by a reader", size=7)
         if number == 0:
             pdfs.put_lines(pdf, 72, 90, pdfs.wrapped(pdf, pdfs.prose(1, 8), 440))

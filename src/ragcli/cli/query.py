@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ragcli.collection import Collection
-    from ragcli.config import QueryDefaults
     from ragcli.records import Hit, StoredChunk
 
 # A question longer than this is a file given by mistake. Encoding all of a megabyte would take half a minute.
@@ -84,7 +83,7 @@ def query(
     request = QueryRequest(
         text=_question(text),
         top=top if top is not None else defaults.top,
-        pipeline=_pipeline(pipeline, here),
+        pipeline=pipeline if pipeline is not None else defaults.pipeline,
         pool=pool if pool is not None else defaults.pool,
         reranker="none" if no_rerank else reranker if reranker is not None else defaults.reranker,
         max_per_source=max_per_source if max_per_source is not None else defaults.max_per_source,
@@ -137,15 +136,6 @@ def _question(text: str) -> str:
     if len(text) > LONGEST_QUESTION:
         raise InputError(f"The question has more than {LONGEST_QUESTION:,} characters; ask it in fewer words.")
     return whole(text)
-
-
-def _pipeline(option: str | None, here: Surroundings) -> str:
-    defaults: QueryDefaults = here.config.query
-    if option is None and defaults.pipeline not in PIPELINES:
-        raise UsageError(
-            f"{here.config.file}: query.pipeline is '{defaults.pipeline}'; choose one of {', '.join(PIPELINES)}."
-        )
-    return option if option is not None else defaults.pipeline
 
 
 def _check_sources(collections: Sequence[Collection], hits: Sequence[Hit], *, strict: bool) -> None:

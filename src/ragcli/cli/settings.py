@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from ragcli.errors import CollectionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,24 +58,40 @@ def collection_for(
     from ragcli.collection import Collection, check_name, list_collections
 
     given = {field: value for field, value in asked.items() if value is not None}
+    stated = {field: getattr(config.settings, field) for field in config.asked} | given
     if check_name(name) in list_collections(here.data_dir):
-        collection = here.collection(name)
-        stated = {field: getattr(config.settings, field) for field in config.asked} | given
-        collection.check_settings(**stated)
-        yield collection
+        yield _existing(name, stated, here)
         return
     wanted = replace(config.settings, **given)
     if not dry_run:
-        made = Collection.create(here.data_dir, name, wanted)
+        try:
+            made = Collection.create(here.data_dir, name, wanted)
+        except CollectionError:
+            # Another process has made it since we looked.
+            if name not in list_collections(here.data_dir):
+                raise
+            yield _existing(name, stated, here)
+            return
         try:
             yield made
         except Exception:
             info = made.info()
             if not info.documents and not info.failures:
-                made.delete()
+                with suppress(CollectionError):
+                    made.delete()
             raise
         return
     from tempfile import TemporaryDirectory
 
     with TemporaryDirectory(prefix="ragcli-") as folder:
         yield Collection.create(Path(folder), name, wanted)
+
+
+def _existing(name: str, stated: Mapping[str, Any], here: Surroundings) -> Collection:
+    from ragcli.collection.collection import check_settings
+
+    collection = here.collection(name)
+    # What no collection can have is a mistake of the call, whatever this one was made with.
+    check_settings(replace(collection.settings, **stated))
+    collection.check_settings(**stated)
+    return collection

@@ -46,7 +46,7 @@ COLLECTION: Final = _table(paths=Key("texts"), **_DOCUMENTS)
 MODELS: Final = _table(engine=Key("text", choices=("auto", "onnx", "torch")))
 QUERY: Final = _table(
     top=Key("whole number", least=1),
-    pipeline=Key("text"),
+    pipeline=Key("text", choices=("classic", "hybrid", "bm25", "tfidf", "dense")),
     pool=Key("whole number", least=1),
     reranker=Key("text"),
     max_per_source=Key("whole number", least=1),

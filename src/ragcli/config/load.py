@@ -224,7 +224,7 @@ class _Reader:
     def _error(self, path: tuple[str, ...], wrong: str) -> ConfigError:
         line = line_of(self.text, path)
         where = f"{self.file}, line {line}" if line else f"{self.file}"
-        return ConfigError(f"{where}: {'.'.join(path)} {wrong}.")
+        return ConfigError(f"{where}: {'.'.join(path)} {wrong}{'' if wrong.endswith('?') else '.'}")
 
 
 def _nearest(name: str, keys: Mapping[str, Key]) -> str:

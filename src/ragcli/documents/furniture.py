@@ -39,6 +39,10 @@ def without_furniture(pages: Sequence[PageLines]) -> list[PageLines]:
             changed = _strip(pages, [edge[side] for edge in edges], gone, body)
             if not changed or depth == _EDGE - 1:
                 break
+    for page, removed in zip(pages, gone, strict=True):
+        # A page that says nothing else is a scan with a stamp, if it shows a picture; else this is its text.
+        if not page.pictured and len(removed) == len(page.lines):
+            removed.clear()
     return [
         replace(page, lines=tuple(line for number, line in enumerate(page.lines) if number not in removed))
         if removed

@@ -36,7 +36,7 @@ def _document(line: bytes, name: str, number: int) -> Document | Failure:
     except UnicodeDecodeError as error:
         return Failure(where, f"{name}, line {number}: byte {error.start + 1} is not UTF-8.")
     except (ValueError, RecursionError) as error:
-        return Failure(where, f"{name}, line {number} is not JSON: {_short(error)}.")
+        return Failure(where, f"{name}, line {number} cannot be read as JSON: {_short(error)}.")
     if not isinstance(record, dict):
         return Failure(where, f"{name}, line {number} is not a JSON object.")
     text, title = record.get("text"), record.get("title")
@@ -79,4 +79,8 @@ def _metadata(record: Mapping[str, object]) -> Mapping[str, str | int | float | 
 
 
 def _short(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "set_int_max_str_digits" in str(error):
+        return "it has a number that is too long"
     return " ".join(str(error).split())[:120] or type(error).__name__

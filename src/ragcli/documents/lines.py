@@ -44,6 +44,8 @@ class PageLines:
     height: float
     label: str | None = None
     placed: bool = True
+    pictured: bool = True
+    """False where the page is known to show no picture, so that what little it says is all there is."""
     aside: tuple[str, ...] = ()
     """Texts that run in another direction than the page's, such as arXiv's stamp in the margin."""
 

@@ -24,6 +24,8 @@ from typing import Any
 
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
 
+_FEW_PIECES = 8
+"""A page of no more may be a scan with a stamp on it; only then is it worth looking for a picture."""
 _BREAK = re.compile("\r\n|\ufffe")
 _SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
 _WORD = re.compile(r"[^\W\d_]{5,}")
@@ -75,7 +77,11 @@ class PageReader:
                 pieces = [part for piece in pieces for part in self._parted(text, piece, gutter)]
         finally:
             textpage.close()
-        return _upright(pieces, width, height, label)
+        upright = _upright(pieces, width, height, label)
+        return replace(upright, pictured=False) if len(pieces) <= _FEW_PIECES and not self._pictured(page) else upright
+
+    def _pictured(self, page: Any) -> bool:
+        return any(True for _ in page.get_objects(filter=[self._raw.FPDF_PAGEOBJ_IMAGE]))
 
     def _text(self, handle: Any) -> _PageText | None:
         raw = self._raw
