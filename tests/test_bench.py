@@ -93,6 +93,7 @@ def test_the_report_names_every_size_and_budget(scale: Any, tmp_path: Path) -> N
     assert (tmp_path / "plot.svg").read_text("utf-8").startswith("<?xml")
 
 
+@pytest.mark.slow
 def test_a_synthetic_collection_holds_its_planted_answers(synthetic: Any, tmp_path: Path) -> None:
     real = HashEncoder(dimension=128, vocabulary_size=5000)
     made = synthetic.build(tmp_path, "s", 1600, real)
