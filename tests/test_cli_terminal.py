@@ -9,7 +9,7 @@ import pty
 import unicodedata
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -145,6 +145,8 @@ def refuse(constant: str) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(json_values)
+@example("\U000e0000")
+@example("\x7f")
 def test_json_is_valid_and_harmless_whatever_goes_in(value: object) -> None:
     text = output.to_json(value)
     json.loads(text, parse_constant=refuse)
@@ -153,7 +155,7 @@ def test_json_is_valid_and_harmless_whatever_goes_in(value: object) -> None:
 
 
 def test_json_keeps_text_as_it_is_but_for_lone_surrogates() -> None:
-    text = 'tab\t "quoted" \u202e é 漢 👍 \x9b'
+    text = 'tab\t "quoted" \u202e é 漢 👍 \x9b \x7f \U000e0041'
     assert json.loads(output.to_json(text)) == text
     assert json.loads(output.to_json("a\ud800b")) == "a\ufffdb"
     assert json.loads(output.to_json([float("nan"), float("inf"), 1.5])) == [None, None, 1.5]

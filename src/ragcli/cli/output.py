@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from ragcli.records import GrepHit, Hit
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-_NEEDS_ESCAPE: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]")
+_NEEDS_ESCAPE: Final = re.compile(
+    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 def to_json(value: object, *, indent: int | None = 2) -> str:
     """`value` as JSON text that every strict reader takes."""
     text = json.dumps(_plain(value), ensure_ascii=not _stdout_is_unicode(), allow_nan=False, indent=indent)
-    return _NEEDS_ESCAPE.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    # Beyond U+FFFF the escape is a pair, which the module writes as it should be.
+    return _NEEDS_ESCAPE.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 def write_json(value: object) -> None:
