@@ -2,9 +2,10 @@
 
 A pipeline is a value, not a class: the search reads it and does what it says. `classic` is pool-then-rerank
 with the reranker's word final (Nogueira and Cho 2019, arXiv:1901.04085). `hybrid` lets late interaction vote
-beside the first stages and then listens to the best documents once more (`feedback`). Its constants were chosen
-on SciFact's training questions, where they lie on a plateau: any weight halved or doubled moves nDCG@10 by less
-than 0.008. What each part brings, and what was tried in vain, is in scripts/bench/QUALITY.md.
+beside the first stages and then listens to the best documents once more (`feedback`). Its weights were chosen on
+SciFact's training questions with a prototype that had one list more, the titles' own vectors; there they lay on a
+plateau, any of them halved or doubled moving nDCG@10 by less than 0.008. The feedback was kept for what it does on
+Cranfield. What each part brings here, and what was tried in vain, is in scripts/bench/QUALITY.md.
 """
 
 from __future__ import annotations
