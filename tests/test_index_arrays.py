@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ragcli.errors import CollectionError
-from ragcli.index.arrays import RowWriter, open_rows, row_bytes
+from ragcli.index.arrays import RowWriter, SpanReader, open_rows, row_bytes
 
 
 def write(path: Path, rows: list[list[float]], committed: int = 0) -> None:
@@ -74,3 +74,27 @@ def test_rows_of_another_shape_are_refused(tmp_path: Path) -> None:
 def test_files_belong_to_the_user_alone(tmp_path: Path) -> None:
     write(tmp_path / "v", [[1, 2]])
     assert (tmp_path / "v").stat().st_mode & 0o077 == 0
+
+
+def test_stretches_of_rows_are_read_in_the_order_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    rows = np.arange(60, dtype=np.int32).reshape(20, 3)
+    path.write_bytes(rows.tobytes())
+    reader = SpanReader(path, "<i4", (3,), 18)
+    assert reader.read([4, 0, 17, 9], [7, 2, 18, 9]).tolist() == rows[[4, 5, 6, 0, 1, 17]].tolist()
+    assert reader.read([], []).shape == (0, 3)
+    for start, stop in ((17, 19), (-1, 2), (5, 4)):
+        with pytest.raises(CollectionError, match="damaged"):
+            reader.read([start], [stop])
+
+
+def test_a_file_too_short_for_its_stretches_is_refused_and_one_cut_later_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(bytes(40))
+    with pytest.raises(CollectionError, match="should have 44 bytes and has 40"):
+        SpanReader(path, "<i4", (), 11)
+    reader = SpanReader(path, "<i4", (), 10)
+    path.write_bytes(bytes(8))
+    with pytest.raises(CollectionError, match="shorter"):
+        reader.read([0], [10])
+    assert SpanReader(tmp_path / "none", "<i4", (), 0).read([0], [0]).shape == (0,)

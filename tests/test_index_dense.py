@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ragcli.index.arrays import RowWriter, open_rows
+from ragcli.index.arrays import RowWriter, SpanReader, open_rows
 from ragcli.index.dense import sign_distances, top_rows, top_rows_by_signs
 from ragcli.index.tokens import TokenReader, chunk_frequency, idf_weights, max_sim, pack_signs
 
@@ -86,6 +86,14 @@ def test_what_is_not_a_number_never_ranks() -> None:
     assert top_rows(vectors, np.array([np.nan, 0], np.float32), 4)[0].tolist() == []
 
 
+def reader_of(chunks: list[Array], folder: Path) -> TokenReader:
+    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
+    path = folder / "tokens.bits"
+    path.write_bytes(bits.tobytes())
+    offsets = np.cumsum([0, *(len(chunk) for chunk in chunks)])
+    return TokenReader(SpanReader(path, "|u1", bits.shape[1:], len(bits)), offsets)
+
+
 def plain_max_sim(query: Array, weights: Array, chunks: list[Array]) -> list[float]:
     width = query.shape[1]
     return [
@@ -102,11 +110,10 @@ def plain_max_sim(query: Array, weights: Array, chunks: list[Array]) -> list[flo
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=8), st.integers(1, 20), st.integers(1, 5), st.integers(0, 99))
 def test_late_interaction_is_the_weighted_sum_of_best_cosines(
-    sizes: list[int], width: int, terms: int, seed: int
+    tmp_path_factory: pytest.TempPathFactory, sizes: list[int], width: int, terms: int, seed: int
 ) -> None:
     chunks = [unit_rows(size, width, seed + i) for i, size in enumerate(sizes)]
-    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
-    reader = TokenReader(bits, np.concatenate([[0], np.cumsum(sizes)]))
+    reader = reader_of(chunks, tmp_path_factory.mktemp("tokens"))
     query = unit_rows(terms, width, seed + 77)
     weights = np.random.default_rng(seed).random(terms).astype(np.float32)
     rows = np.random.default_rng(seed).permutation(len(sizes))
@@ -114,13 +121,12 @@ def test_late_interaction_is_the_weighted_sum_of_best_cosines(
     np.testing.assert_allclose(max_sim(query, weights, reader, rows).whole, expected, atol=1e-4)
 
 
-def test_late_interaction_over_many_tokens_is_exact() -> None:
-    chunks = [unit_rows(size, 384, size) for size in (1, 127, 128, 129, 700)]
-    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
-    reader = TokenReader(bits, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+def test_late_interaction_over_many_tokens_is_exact(tmp_path: Path) -> None:
+    chunks = [unit_rows(size, 384, size) for size in (1, 127, 2048, 2049, 700)]
     query, weights = unit_rows(7, 384, 1), np.ones(7, np.float32)
     expected = plain_max_sim(query, weights, chunks)
-    np.testing.assert_allclose(max_sim(query, weights, reader, range(5)).whole, expected, atol=1e-4)
+    found = max_sim(query, weights, reader_of(chunks, tmp_path), range(5))
+    np.testing.assert_allclose(found.whole, expected, atol=1e-4)
 
 
 def plain_windows(query: Array, weights: Array, chunks: list[Array]) -> list[float]:
@@ -131,10 +137,9 @@ def plain_windows(query: Array, weights: Array, chunks: list[Array]) -> list[flo
     return scores
 
 
-def test_a_window_scores_what_its_48_tokens_alone_would() -> None:
+def test_a_window_scores_what_its_48_tokens_alone_would(tmp_path: Path) -> None:
     chunks = [unit_rows(size, 64, size) for size in (0, 1, 15, 16, 17, 48, 49, 200)]
-    bits = np.concatenate([pack_signs(chunk) for chunk in chunks])
-    reader = TokenReader(bits, np.cumsum([0, *(len(chunk) for chunk in chunks)]))
+    reader = reader_of(chunks, tmp_path)
     query, weights = unit_rows(5, 64, 1), np.linspace(0.1, 1, 5, dtype=np.float32)
     found = max_sim(query, weights, reader, [7, 0, 1, 2, 3, 4, 5, 6])
     expected = plain_windows(query, weights, [chunks[row] for row in (7, 0, 1, 2, 3, 4, 5, 6)])
@@ -142,8 +147,8 @@ def test_a_window_scores_what_its_48_tokens_alone_would() -> None:
     assert (found.window <= found.whole + 1e-5).all()
 
 
-def test_late_interaction_without_rows_or_query_tokens_is_zero() -> None:
-    reader = TokenReader(pack_signs(unit_rows(4, 16, 0)), np.array([0, 2, 4]))
+def test_late_interaction_without_rows_or_query_tokens_is_zero(tmp_path: Path) -> None:
+    reader = reader_of([unit_rows(2, 16, 0), unit_rows(2, 16, 1)], tmp_path)
     assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), reader, []).whole.shape == (0,)
     empty = np.empty((0, 16), np.float32)
     assert max_sim(empty, np.empty(0, np.float32), reader, [0, 1]).window.tolist() == [0.0, 0.0]

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from ragcli.collection.generation import Generation, edition_name
 from ragcli.collection.schema import DIGEST
 from ragcli.errors import CollectionError
-from ragcli.index.arrays import RowWriter, open_rows, row_bytes
+from ragcli.index.arrays import RowWriter, SpanReader, open_rows, row_bytes
 from ragcli.index.tokens import pack_signs
 
 if TYPE_CHECKING:
@@ -70,6 +70,11 @@ class ArrayFile:
         """The committed rows, mapped for reading. CollectionError if the file is short or missing."""
         rows = self.length(record.rows, record.tokens)
         return open_rows(self.path(folder, record.arrays), self.dtype, self.shape, rows)
+
+    def spans(self, folder: Path, record: Generation) -> SpanReader:
+        """The committed rows, to be read a stretch at a time. CollectionError if the file is short or missing."""
+        rows = self.length(record.rows, record.tokens)
+        return SpanReader(self.path(folder, record.arrays), self.dtype, self.shape, rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ class Snapshot:
         record = self.record
         if not (record.keeps_bits and record.rows and record.dimension):
             return None
-        return TokenReader(bit_file(record.dimension).open(self.folder, record), OFFSETS.open(self.folder, record))
+        return TokenReader(bit_file(record.dimension).spans(self.folder, record), OFFSETS.open(self.folder, record))
 
     @cached_property
     def token_frequency(self) -> IntArray:

@@ -9,6 +9,8 @@ them is never seen. Numbers are little-endian on every machine.
 from __future__ import annotations
 
 import os
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -39,17 +41,55 @@ def open_rows(path: Path, dtype: npt.DTypeLike, row_shape: RowShape, rows: int) 
     kind = _row_type(dtype)
     if rows == 0:
         return np.empty((0, *row_shape), kind)
-    need = rows * row_bytes(dtype, row_shape)
     try:
-        have = path.stat().st_size
-        if have >= need:
-            return np.memmap(path, kind, mode="r", shape=(rows, *row_shape))
+        _check_length(path, path.stat().st_size, rows * row_bytes(dtype, row_shape))
+        return np.memmap(path, kind, mode="r", shape=(rows, *row_shape))
     except OSError as error:
         raise CollectionError(f"Cannot read {path}: {error.strerror or error}.") from error
-    raise CollectionError(
-        f"{path} is damaged: it should have {need:,} bytes and has {have:,}. "
-        "`ragcli collections verify` says what else is, `ragcli reindex` builds it anew."
-    )
+
+
+class SpanReader:
+    """Reads scattered stretches of rows from a file that has at least `rows` of them; else CollectionError.
+
+    By system calls and not through a map: the first touch of each mapped page costs a fault, and the pages of a
+    question's pool are new ones nearly every time. For 100 chunks' tokens 0.4 ms instead of 4.
+    """
+
+    def __init__(self, path: Path, dtype: npt.DTypeLike, row_shape: RowShape, rows: int) -> None:
+        self.path, self.rows = path, rows
+        self._kind, self._shape = _row_type(dtype), row_shape
+        self._row = row_bytes(dtype, row_shape)
+        if rows == 0:
+            return
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+            weakref.finalize(self, os.close, self._descriptor)
+            _check_length(path, os.fstat(self._descriptor).st_size, rows * self._row)
+        except OSError as error:
+            raise CollectionError(f"Cannot read {path}: {error.strerror or error}.") from error
+
+    def read(self, starts: Sequence[int], stops: Sequence[int]) -> AnyArray:
+        """The rows of each stretch `starts[i]:stops[i]`, one stretch after another."""
+        if any(not 0 <= start <= stop <= self.rows for start, stop in zip(starts, stops, strict=True)):
+            raise CollectionError(f"The places in {self.path} are damaged; `ragcli reindex` builds them anew.")
+        counts = [stop - start for start, stop in zip(starts, stops, strict=True)]
+        found = np.empty((sum(counts), *self._shape), self._kind)
+        view = found.reshape(-1).view(np.uint8).data
+        at = 0
+        for start, count in zip(starts, counts, strict=True):
+            size = count * self._row
+            if size and os.preadv(self._descriptor, [view[at : at + size]], start * self._row) != size:
+                raise CollectionError(f"{self.path} has become shorter while it was read.")
+            at += size
+        return found
+
+
+def _check_length(path: Path, have: int, need: int) -> None:
+    if have < need:
+        raise CollectionError(
+            f"{path} is damaged: it should have {need:,} bytes and has {have:,}. "
+            "`ragcli collections verify` says what else is, `ragcli reindex` builds it anew."
+        )
 
 
 class RowWriter:
