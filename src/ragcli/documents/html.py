@@ -65,7 +65,7 @@ def read_html(data: bytes, path: Path) -> Document:
         kind="html",
         title=title or first,
         metadata=metadata,
-        headings=tuple(page.headings),
+        headings=tuple(sorted(page.headings, key=lambda heading: heading.start)),  # one may stand inside another
         joins=joins,
         spans=tuple(page.spans),
         warnings=emptiness(text),
@@ -106,11 +106,11 @@ class _Page:
 
     def _enter(self, node: Any, opened: list[tuple[int, int]]) -> bool:
         """Writes what stands before the node's content; True if that content comes next."""
-        tag = node.tag
+        tag = _tag(node)
         if tag == "-text":
             self._words(node.text_content or "")
             return False
-        if tag in _LEFT_OUT or tag.startswith(("-", "!")):
+        if not tag or tag in _LEFT_OUT or tag.startswith(("-", "!")):
             return False
         if tag == "br":
             self._break("\n")
@@ -139,7 +139,7 @@ class _Page:
         return True
 
     def _leave(self, node: Any, opened: list[tuple[int, int]]) -> None:
-        tag = node.tag
+        tag = _tag(node)
         if opened and _HEADING.match(tag) and opened[-1][0] == node.mem_id:
             _, begin = opened.pop()
             title = " ".join("".join(self.out[begin:]).split())
@@ -201,6 +201,11 @@ class _Page:
     def _raw(self, text: str) -> None:
         self.out.append(text)
         self.length += len(text)
+
+
+def _tag(node: Any) -> str:
+    """The element's name. What isn't one, such as `<?php … ?>`, has an empty name."""
+    return node.tag or ""
 
 
 def _without_soft_hyphens(page: _Page) -> tuple[str, tuple[int, ...]]:

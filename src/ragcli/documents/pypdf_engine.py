@@ -23,7 +23,7 @@ def read_by_pypdf(
 ) -> RawPdf:
     """Reads the whole file. Raises DocumentError with pypdf's reason if it can't."""
     import pypdf
-    from pypdf.errors import DependencyError, PyPdfError
+    from pypdf.errors import DependencyError
 
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)  # its warnings are about the file's innards
     try:
@@ -38,7 +38,9 @@ def read_by_pypdf(
         return RawPdf(pages, _outline(reader), _information(reader))
     except DependencyError as error:
         raise DocumentError(f"{name} is encrypted in a way that pypdf cannot open here: {error}.") from error
-    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OSError) as error:
+    except (PasswordNeeded, MemoryError):
+        raise
+    except Exception as error:  # what pypdf raises on broken files is whatever Python raised inside it
         raise DocumentError(f"{name} cannot be read as a PDF: {_reason(error)}.") from error
 
 
