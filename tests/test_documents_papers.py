@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(DATA is None, reason="RAGCLI_TEST_DATA does not 
 @pytest.fixture(scope="module")
 def papers() -> dict[str, Document | Failure]:
     paths = sorted(Path(DATA or "", "papers").glob("*/*.pdf"))
-    return {path.stem: next(iter(items)) for path, items in read_files(paths, ReadOptions())}
+    return {each.path.stem: next(iter(each.items)) for each in read_files(paths, ReadOptions())}
 
 
 def paper(papers: dict[str, Document | Failure], start: str) -> Document:
@@ -127,7 +127,7 @@ def test_joins_and_pages_fit_the_text(papers: dict[str, Document | Failure]) -> 
 def test_odd_pdfs_are_read_or_fail_with_a_sentence() -> None:
     paths = sorted(Path(DATA or "", "pdfs-odd").glob("*.pdf"))
     found = {
-        path.name: next(iter(items)) for path, items in read_files(paths, ReadOptions(passwords=("openpassword",)))
+        each.path.name: next(iter(each.items)) for each in read_files(paths, ReadOptions(passwords=("openpassword",)))
     }
     assert len(found) == len(paths) == 28
     for name, item in found.items():
@@ -144,8 +144,8 @@ def test_odd_pdfs_are_read_or_fail_with_a_sentence() -> None:
 def test_a_scanned_page_is_read_by_ocr() -> None:
     pytest.importorskip("rapidocr")
     path = Path(DATA or "", "papers", "scanned", "the_lisp_ii_garbage_collector.pdf")
-    ((_, items),) = read_files([path], ReadOptions(ocr="on", workers=1))
-    (document,) = items
+    (reading,) = read_files([path], ReadOptions(ocr="on", workers=1))
+    (document,) = reading.items
     assert isinstance(document, Document), document
     assert "garbage" in document.text.lower()
 

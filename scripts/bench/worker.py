@@ -97,7 +97,7 @@ def chunks(beir: Path, path: Path, count: int) -> list[str]:
 def embed(beir: str, path: str, count: str) -> dict[str, float]:
     """The embedding stage of an ingest: vectors and token vectors' bits, a batch at a time."""
     from ragcli.collection.assembly import EMBED_BATCH
-    from ragcli.collection.rowfiles import row_of
+    from ragcli.collection.rows import row_of
     from ragcli.models import DEFAULT_ENCODER, load_encoder
 
     texts = chunks(Path(beir), Path(path), int(count))
@@ -131,7 +131,7 @@ def parse(folder: str) -> dict[str, float]:
 
     paths = [file.path for file in discover([Path(folder)], include=["*.pdf"]).files]
     started = time.perf_counter()
-    documents = [item for _, items in read_files(paths, ReadOptions()) for item in items if isinstance(item, Document)]
+    documents = [item for each in read_files(paths, ReadOptions()) for item in each.items if isinstance(item, Document)]
     seconds = time.perf_counter() - started
     pages = sum(len(document.pages) for document in documents)
     return {"per_second": pages / seconds, "pages": pages, "seconds": seconds}

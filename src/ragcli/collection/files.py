@@ -13,7 +13,7 @@ from os import fsdecode, fsencode
 from pathlib import Path
 from typing import Any, Final
 
-from ragcli.collection.schema import DIGEST
+from ragcli.documents.content import HASH_BYTES
 
 _BLOCK: Final = 1 << 20
 
@@ -59,11 +59,16 @@ def known_file(row: Any) -> KnownFile:
 
 def hash_file(path: Path) -> bytes:
     """Hash of a file's bytes. OSError if it can't be read."""
-    state = blake2b(digest_size=DIGEST)
-    with path.open("rb", buffering=0) as stream:
+    state = blake2b(digest_size=HASH_BYTES)
+    with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
         while block := stream.read(_BLOCK):
             state.update(block)
     return state.digest()
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    # What was a file a moment ago may be a pipe by now, and would be waited for.
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def is_gone(path: str) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from os import fsencode
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.assembly import Assembly
 from ragcli.collection.catalogue import STDIN
@@ -24,13 +25,14 @@ from ragcli.collection.scan import fails_with
 from ragcli.collection.steps import FileDone, Step
 from ragcli.collection.texts import clean
 from ragcli.collection.writer import Writer
+from ragcli.errors import DocumentError
 from ragcli.records import CollectionSettings, Document, Failure
 
 if TYPE_CHECKING:
+    from ragcli.documents.batches import Stream
     from ragcli.documents.options import ReadOptions
+    from ragcli.documents.workers import Reading
     from ragcli.models.protocols import Encoder
-
-Arrival = tuple[Path, Iterable[Document | Failure]]
 
 COMMIT_CHUNKS: Final = 512
 COMMIT_MOST: Final = 4096
@@ -85,6 +87,7 @@ class Intake:
 
     def read(self, files: Sequence[SourceFile]) -> None:
         """Read files and take in what they hold, in the order in which the workers are done with them."""
+        from ragcli.documents.content import HashedStream, open_regular
         from ragcli.documents.read import kind_of
         from ragcli.documents.workers import read_files
 
@@ -92,25 +95,36 @@ class Intake:
         others = {file.path: file for file in files if kind_of(Path(file.path)) != "jsonl"}
         if others:
             # Closing the generator ends the workers, whatever ends the loop.
-            reading = cast("Generator[Arrival, None, None]", read_files([Path(path) for path in others], self._options))
-            with closing(reading) as arrivals:
-                for path, items in arrivals:
-                    file = others[str(path)]
-                    self._take(file, (_as_called(item, file) for item in items))
+            with closing(read_files([Path(path) for path in others], self._options)) as readings:
+                for each in readings:
+                    file = others[str(each.path)]
+                    self._take(file, ((0, _as_called(item, file)) for item in each.items), partial(_content, each))
         for file in of_records:
             try:
-                with Path(file.path).open("rb") as stream:
-                    self.read_records(stream, file.source, file)
+                with open_regular(Path(file.path)) as opened:
+                    stream = HashedStream(opened)
+                    self.read_records(stream, file.source, file, stream.content)
+            except DocumentError as error:
+                self.fail([(file, str(error))])
             except OSError as error:
                 self.fail([(file, f"it cannot be read: {error.strerror or error}")])
 
-    def read_records(self, lines: Iterable[bytes], source: str, file: SourceFile | None = None) -> None:
-        """Take in JSONL lines, of a file or, without one, of standard input, whose older records stay."""
-        from ragcli.documents.jsonl import read_jsonl
+    def read_records(
+        self,
+        lines: Iterable[bytes] | Stream,
+        source: str,
+        file: SourceFile | None = None,
+        content: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        """Take in JSONL lines, of a file or, without one, of standard input, whose older records stay.
 
-        counted = _Lines(lines)
+        `content` gives the hash of what was read, when all is.
+        """
+        from ragcli.documents.workers import read_lines
+
         file = file or SourceFile(STDIN.decode(), source, None, 0, 0, 0, self._options.pdf_engine)
-        self._take(file, read_jsonl(counted, source), counted)
+        with closing(read_lines(lines, source, self._options)) as records:
+            self._take(file, records, content)
 
     def complete(self) -> None:
         """Embed and commit all that is left."""
@@ -138,11 +152,17 @@ class Intake:
                     names.append(clean(step.file.source))
         self._listener(Committed(record.generation, record.documents, record.chunks))
 
-    def _take(self, file: SourceFile, items: Iterable[Document | Failure], lines: _Lines | None = None) -> None:
+    def _take(
+        self,
+        file: SourceFile,
+        items: Iterable[tuple[int, Document | Failure]],
+        content: Callable[[], bytes | None],
+    ) -> None:
+        """Take in a file's documents, each with the number of its line in a file that has one a line."""
         seen = _Seen(self._writer.connection)
         failures: list[tuple[str, str]] = []
         pages = chunks = 0
-        for item in items:
+        for line, item in items:
             if isinstance(item, Failure):
                 failures.append((item.source, item.reason))
                 continue
@@ -151,7 +171,6 @@ class Intake:
                 where = file.source if document.record_id is None else f"{file.source}, id '{document.record_id}'"
                 failures.append((where, "it has no text"))
                 continue
-            line = lines.count if lines is not None else 0
             earlier = seen.add(document.record_id or "", line)
             if earlier is not None:
                 reason = f"line {line} has the id '{document.record_id}', which line {earlier} took already"
@@ -166,9 +185,23 @@ class Intake:
         documents = seen.count
         keep = documents == 0 or file.path == STDIN.decode()
         dropped = () if keep else seen.others(file)
-        self._finish(_as_read(file), documents, dropped, failures, fails_with(self._options))
+        self._finish(self._as_read(file, content()), documents, dropped, failures, fails_with(self._options))
         self._listener(FileRead(clean(file.source), documents, pages, chunks, documents == 0))
         self._commit_if_due()
+
+    def _as_read(self, file: SourceFile, content: bytes | None) -> SourceFile:
+        """The file, without its hash if it changed while it was read: then the next ingest reads it again."""
+        if file.path == STDIN.decode():
+            return file
+        try:
+            state = Path(file.path).stat()
+        except OSError:
+            return replace(file, hash=None)
+        same = (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
+        if same and content in (None, file.hash):
+            return file
+        self.warnings.append(Failure(clean(file.source), "changed while it was read; the next ingest reads it again"))
+        return replace(file, hash=None, size=-1)  # a size that no file has: its times alone would prove nothing
 
     def _finish(
         self,
@@ -208,19 +241,6 @@ class Intake:
             self.commit()
 
 
-class _Lines:
-    """Counts lines as they are taken, so that what was made of one can be told by its number."""
-
-    def __init__(self, lines: Iterable[bytes]) -> None:
-        self._lines = lines
-        self.count = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        for line in self._lines:
-            self.count += 1
-            yield line
-
-
 class _Seen:
     """The record ids of the file that is being read. In a temporary table: there may be millions."""
 
@@ -251,17 +271,9 @@ class _Seen:
         return tuple(number for (number,) in rows)
 
 
+def _content(reading: Reading) -> bytes | None:
+    return reading.content
+
+
 def _as_called(item: Document | Failure, file: SourceFile) -> Document | Failure:
     return Failure(file.source, item.reason) if isinstance(item, Failure) else item
-
-
-def _as_read(file: SourceFile) -> SourceFile:
-    """The file, without its hash if it changed while it was read: then the next ingest reads it again."""
-    if file.path == STDIN.decode():
-        return file
-    try:
-        state = Path(file.path).stat()
-    except OSError:
-        return replace(file, hash=None)
-    same = (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
-    return file if same else replace(file, hash=None)

@@ -10,7 +10,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from ragcli.documents.characters import plain
+from ragcli.documents.limits import within_limits
 from ragcli.documents.markdown import typed_metadata
+from ragcli.errors import DocumentError
 from ragcli.records import Document, Failure
 
 _OWN = frozenset({"id", "_id", "text", "title", "metadata"})
@@ -22,11 +24,17 @@ def read_jsonl(lines: Iterable[bytes], name: str) -> Iterator[Document | Failure
     A line is an object with `text`, and maybe `id` or `_id`, `title`, and whatever else, which becomes metadata. A
     record without an id gets "NAME:LINE". The document's text is the title, a blank line, and the text.
     """
-    for number, line in enumerate(lines, start=1):
+    for _, item in numbered_records(lines, name, 1):
+        yield item
+
+
+def numbered_records(lines: Iterable[bytes], name: str, first: int) -> Iterator[tuple[int, Document | Failure]]:
+    """The same with each line's number; `first` is that of the first line given."""
+    for number, line in enumerate(lines, start=first):
         if number == 1 and line.startswith(b"\xef\xbb\xbf"):
             line = line[3:]
         if line.strip():
-            yield _document(line, name, number)
+            yield number, _document(line, name, number)
 
 
 def _document(line: bytes, name: str, number: int) -> Document | Failure:
@@ -48,7 +56,7 @@ def _document(line: bytes, name: str, number: int) -> Document | Failure:
     whole, joins = plain(f"{clean_title}\n\n{text or ''}" if clean_title else text or "")
     if not whole.strip():
         return Failure(where, f"{name}, line {number} has no text.")
-    return Document(
+    document = Document(
         text=whole.rstrip() if not text else whole,
         kind="jsonl",
         record_id=_identity(record, where),
@@ -56,6 +64,10 @@ def _document(line: bytes, name: str, number: int) -> Document | Failure:
         metadata=_metadata(record),
         joins=joins,
     )
+    try:
+        return within_limits(document, f"{name}, line {number}")
+    except DocumentError as error:
+        return Failure(where, str(error))
 
 
 def _identity(record: Mapping[str, object], otherwise: str) -> str:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from stat import S_ISREG
 from types import MappingProxyType
-from typing import BinaryIO, Literal
+from typing import Literal
 
+from ragcli.documents.content import open_regular
+from ragcli.documents.limits import within_limits
 from ragcli.documents.options import AS_IT_COMES, ReadOptions, called, shown
 from ragcli.errors import DocumentError
 from ragcli.records import Document, Failure
@@ -48,13 +49,13 @@ def kind_of(path: Path) -> Kind | None:
     return SUFFIXES.get(path.suffix.lower())
 
 
-def _opened(path: Path) -> BinaryIO:
-    try:
-        if not S_ISREG(path.stat().st_mode):
-            raise DocumentError(f"{called(path)} is not a regular file, so it is not read.")
-        return path.open("rb")
-    except OSError as error:
-        raise DocumentError(f"{called(path)} cannot be opened: {error.strerror or error}.") from error
+def load(path: Path) -> bytes:
+    """A file's bytes. Raises DocumentError if there are none to be had, or if it is no regular file."""
+    with open_regular(path) as file:
+        try:
+            return file.read()
+        except OSError as error:
+            raise DocumentError(f"{called(path)} cannot be read: {error.strerror or error}.") from error
 
 
 def read_file(
@@ -68,30 +69,40 @@ def read_file(
     `pages_known` is told the number of a PDF's pages, and of those to be read by OCR, before they are read. Raises
     DocumentError, of which PasswordNeeded is one, if the file cannot be read.
     """
-    kind = kind_of(path)
-    if kind is None:
-        raise DocumentError(f"{called(path)}: files ending in {path.suffix or 'nothing'!r} are not read.")
-    if kind == "jsonl":
+    if kind_of(path) == "jsonl":
         from ragcli.documents.jsonl import read_jsonl
 
-        with _opened(path) as lines:
+        with open_regular(path) as lines:
             yield from read_jsonl(lines, shown(path))
-        return
-    with _opened(path) as file:
-        data = file.read()
+    else:
+        yield parse(load(path), path, options, pages_known=pages_known)
+
+
+def parse(
+    data: bytes,
+    path: Path,
+    options: ReadOptions = AS_IT_COMES,
+    *,
+    pages_known: Callable[[int, int], None] | None = None,
+) -> Document:
+    """The document in a file's bytes, which is read as its suffix says. Not for JSONL; otherwise as `read_file`."""
+    kind = kind_of(path)
     if kind == "pdf":
         from ragcli.documents.pdf import read_pdf
 
-        yield read_pdf(data, path, options, pages_known=pages_known)
+        document = read_pdf(data, path, options, pages_known=pages_known)
     elif kind == "markdown":
         from ragcli.documents.markdown import read_markdown
 
-        yield read_markdown(data, path)
+        document = read_markdown(data, path)
     elif kind == "html":
         from ragcli.documents.html import read_html
 
-        yield read_html(data, path)
-    else:
+        document = read_html(data, path)
+    elif kind == "text":
         from ragcli.documents.plain import read_plain
 
-        yield read_plain(data, path)
+        document = read_plain(data, path)
+    else:
+        raise DocumentError(f"{called(path)}: files ending in {path.suffix or 'nothing'!r} are not read.")
+    return within_limits(document, called(path))

@@ -1,0 +1,192 @@
+"""Processes that do the reading, and one thread for each that talks to it.
+
+They are fresh interpreters and no forks: a fork would copy the locks of the caller's models and indexes in whatever
+state they are. Nothing but two pipes ties them to the caller, so there is no temporary file to be left over, and a
+caller that is killed leaves none of them behind: a reader ends when its requests do. A reader that dies is replaced;
+what it was at is answered by its death. Readers start when there is work for them.
+
+Nothing here knows what is read.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import IO, Final, Generic, TypeVar, cast
+
+from ragcli.documents.limits import LARGEST_ANSWER
+from ragcli.documents.wire import Header, TooLargeError, read_frame, write_frame
+
+_RENEWED_AFTER: Final = 500
+"""Requests to one process, which may not give back all memory it has used."""
+_BOOT: Final = "import sys; sys.path[:] = sys.argv[1:]; from ragcli.documents.reader import main; main()"
+
+Key = TypeVar("Key")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a reader is asked. `seconds` is how long it may take where it can't watch the clock itself."""
+
+    header: Header
+    body: bytes = b""
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reader said."""
+
+    header: Header
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a reader ended over a request: its exit code (negative: a signal's), and what is known beyond it."""
+
+    code: int
+    timed_out: bool = False
+    too_large: bool = False
+    unborn: bool = False
+
+
+class Pool(Generic[Key]):
+    """Up to `count` readers that are told `settings` when they start. Answers come in no fixed order."""
+
+    def __init__(self, count: int, settings: Header) -> None:
+        self._count = count
+        self._settings = settings
+        self._requests: SimpleQueue[tuple[Key, Request] | None] = SimpleQueue()
+        self._answers: SimpleQueue[tuple[Key, Answer | Death | Exception]] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._readers: set[_Reader] = set()
+        self._lock = threading.Lock()
+        self._ended = False
+        self.waiting = 0
+        """Requests not yet answered."""
+
+    def ask(self, key: Key, request: Request) -> None:
+        """Have a request done; `key` comes back with its answer."""
+        self.waiting += 1
+        self._requests.put((key, request))
+        if len(self._threads) < min(self._count, self.waiting):
+            thread = threading.Thread(target=self._tend, name="ragcli-reader", daemon=True)
+            self._threads.append(thread)
+            thread.start()
+
+    def answer(self) -> tuple[Key, Answer | Death]:
+        """Wait for the next answer. Raises OSError if no process can be started."""
+        key, answer = self._answers.get()
+        self.waiting -= 1
+        if isinstance(answer, Exception):
+            raise answer
+        return key, answer
+
+    def end(self) -> None:
+        """End the readers, at once and whatever they are at."""
+        with self._lock:
+            self._ended = True
+            for reader in self._readers:
+                reader.kill()
+        for _ in self._threads:
+            self._requests.put(None)
+        for thread in self._threads:
+            thread.join()
+
+    def _tend(self) -> None:
+        """One reader's thread."""
+        reader: _Reader | None = None
+        while (asked := self._requests.get()) is not None and not self._ended:
+            key, request = asked
+            answer: Answer | Death | Exception
+            try:
+                if reader is None:
+                    reader = self._started()
+                answer = reader.answer(request)
+            except Exception as error:
+                answer = error
+            if reader is not None and (not isinstance(answer, Answer) or reader.answered >= _RENEWED_AFTER):
+                self._stop(reader)
+                reader = None
+            self._answers.put((key, answer))
+        if reader is not None:
+            self._stop(reader)
+
+    def _started(self) -> _Reader:
+        with self._lock:
+            if self._ended:
+                raise OSError("the readers were ended")
+            reader = _Reader(self._settings)
+            self._readers.add(reader)
+        return reader
+
+    def _stop(self, reader: _Reader) -> None:
+        reader.end()
+        with self._lock:
+            self._readers.discard(reader)
+
+
+class _Reader:
+    """A process that reads."""
+
+    def __init__(self, settings: Header) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", _BOOT, *(path for path in sys.path if path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._settings = settings
+        self._born = False
+        self._timed_out = False
+        self.answered = 0
+
+    def answer(self, request: Request) -> Answer | Death:
+        """What it says to a request, or how it died over it."""
+        watch = None if request.seconds is None else threading.Timer(request.seconds, self._expire)
+        if watch is not None:
+            watch.start()
+        try:
+            said = self._told(request)
+        except TooLargeError:
+            self.kill()
+            return Death(self._process.wait(), too_large=True)
+        finally:
+            if watch is not None:
+                watch.cancel()
+        if said is None:
+            return Death(self._process.wait(), timed_out=self._timed_out, unborn=not self._born)
+        self.answered += 1
+        return Answer(*said)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+
+    def end(self) -> None:
+        """End it, and keep nothing of it."""
+        self.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            with suppress(OSError):  # what was still to be sent
+                cast("IO[bytes]", pipe).close()
+
+    def _told(self, request: Request) -> tuple[Header, bytes] | None:
+        requests, answers = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)
+        with suppress(OSError):  # a pipe that broke has its end at the other end too
+            if not self._born:
+                write_frame(requests, self._settings)
+                if read_frame(answers, LARGEST_ANSWER) is None:
+                    return None
+                self._born = True
+            write_frame(requests, request.header, request.body)
+        return read_frame(answers, LARGEST_ANSWER)
+
+    def _expire(self) -> None:
+        self._timed_out = True
+        self.kill()
