@@ -20,7 +20,7 @@ from tests.tiny_models import tiny_encoder
 ROOT = Path(__file__).parents[1] / "src" / "ragcli"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(["errors", "records", "config", "_version"], 1),
+    **dict.fromkeys(["errors", "records", "config", "private", "_version"], 1),
     **dict.fromkeys(["documents", "models"], 2),
     "index": 3,
     "collection": 4,
@@ -105,7 +105,7 @@ def test_each_floor_imports_only_lower_ones() -> None:
         assert upper is not None
         assert lower is not None
         same_package = each.importer.split(".")[1] == each.imported.split(".")[1]
-        nouns = {"errors", "records", "config"}
+        nouns = {"errors", "records", "config", "private"}
         both_nouns = upper == lower == 1 and each.imported.split(".")[1] in nouns
         entry = each.importer == "ragcli.__main__" and lower == 7
         if not (lower < upper or same_package or both_nouns or entry):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
-import pty
-import select
 import signal
 import subprocess
 import sys
@@ -14,37 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.terminals import environment, on_terminal, run
 
 TESTS = Path(__file__).parent
-
-
-def environment(data: Path, **more: str) -> dict[str, str]:
-    base = {
-        key: value for key, value in os.environ.items() if not key.startswith(("RAGCLI_", "NO_COLOR", "LC_", "LANG"))
-    }
-    return {
-        **base,
-        "RAGCLI_DATA_DIR": str(data),
-        "RAGCLI_CACHE_DIR": str(data.parent / "cache"),
-        "HOME": str(data.parent),
-        "HF_HUB_OFFLINE": "1",
-        "OMP_NUM_THREADS": "1",
-        "LC_ALL": "C.UTF-8",
-        **more,
-    }
-
-
-def run(data: Path, *arguments: str, text: str | None = None, **more: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "ragcli", *arguments],
-        capture_output=True,
-        input=text,
-        encoding="utf-8",
-        env=environment(data, **more),
-        cwd=data.parent,
-        check=False,
-        timeout=120,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -121,33 +91,6 @@ def test_a_locale_without_unicode_gets_question_marks_and_valid_json(data: Path)
     assert "energy 7" in done.stdout
     hits = json.loads(run(data, "grep", "energy 7", "--max-hits", "1", "--json", **plain).stdout)
     assert "漢字" in hits[0]["snippet"]
-
-
-def on_terminal(data: Path, *arguments: str, columns: int = 80, answer: str = "", **more: str) -> tuple[int, str]:
-    """Run ragcli on a terminal of its own, type `answer`, and give its exit code and what the terminal received."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ragcli", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment(data, TERM="xterm", COLUMNS=str(columns), **more),
-        cwd=data.parent,
-    )
-    os.close(theirs)
-    os.write(ours, answer.encode())
-    received = b""
-    while True:
-        ready, _, _ = select.select([ours], [], [], 60)
-        try:
-            piece = os.read(ours, 65536) if ready else b""
-        except OSError:
-            piece = b""
-        if not piece:
-            break
-        received += piece
-    os.close(ours)
-    return process.wait(60), received.decode("utf-8")
 
 
 @pytest.mark.parametrize(

@@ -128,8 +128,8 @@ def test_paths_are_relative_to_the_file_and_know_the_home_folder(here: Path, tmp
 
 def test_a_model_in_a_folder_is_relative_to_the_file_and_any_other_name_stays(here: Path) -> None:
     (here / "models" / "mine").mkdir(parents=True)
-    written(here, "[defaults]\nencoder = 'models/mine'\n[query]\nreranker = 'late'\n[collections.a]\nencoder = 'org/m'")
-    config = load_config()
+    text = "[defaults]\nencoder = 'models/mine'\n[query]\nreranker = 'late'\n[collections.a]\nencoder = 'org/m'"
+    config = load_config(written(here, text))
     assert config.defaults.settings.encoder == str(here / "models" / "mine")
     assert config.query.reranker == "late"
     assert config.collections["a"].settings.encoder == "org/m"

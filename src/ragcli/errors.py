@@ -37,6 +37,10 @@ class ConfigError(RagcliError):
     """A `collections.toml` is wrong. The sentence names file, key and line."""
 
 
+class UntrustedConfig(ConfigError):
+    """A `collections.toml` found in the current folder asks for what it may not without the user's trust."""
+
+
 class CollectionError(RagcliError):
     """A collection is damaged, busy, or asked for what it cannot do."""
 

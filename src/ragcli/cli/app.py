@@ -52,6 +52,9 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "List the models on this machine; pull one, or say where it is.",
             "ragcli models pull sentence-transformers/all-MiniLM-L6-v2",
         ),
+        "trust": Entry(
+            "ragcli.cli.trust", "Allow a collections.toml what it asks for beyond its folder.", "ragcli trust"
+        ),
         "import-index": Entry(
             "ragcli.cli.import_index",
             "Take over an index saved by ia_utils.rag.",

@@ -190,6 +190,7 @@ def _specs(compare: Sequence[str] | None, here: Surroundings) -> tuple[PipelineS
 
     if compare:
         return parse_specs(",".join(compare))
+    here.allow(("query", "reranker"))
     defaults = here.config.query
     options = [f"pool={defaults.pool}"] if defaults.pool is not None else []
     options += [f"reranker={defaults.reranker}"] if defaults.reranker != "auto" else []

@@ -132,6 +132,8 @@ def _corpus(inputs: Inputs, asked: Mapping[str, Any], here: Surroundings) -> Col
     given = {name: value for name, value in asked.items() if value is not None}
     if "encoder" in given:
         given["encoder"] = absolute_model(given["encoder"])
+    else:
+        here.allow(("defaults", "encoder"))
     settings = replace(here.config.defaults.settings, **given)
     with watched(here.side_screen) as watch:
 

@@ -9,7 +9,7 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Json, Surroundings, complete_collection
-from ragcli.cli.settings import EncoderName, TokenVectors, absolute_model, collection_for
+from ragcli.cli.settings import EncoderName, TokenVectors, absolute_model, collection_for, configured
 from ragcli.errors import EXIT_DONE, InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def import_index(
         raise InputError(f"{folder}: there is no such folder.")
     # That index embedded chunks as they stand, so vectors of questions and of later chunks must be made alike.
     asked = {"encoder": absolute_model(encoder), "token_vectors": token_vectors, "context": "none"}
-    target = collection_for(collection, here.config.collection(collection), asked, here)
+    target = collection_for(collection, configured(collection, here, encoder=encoder), asked, here)
     with target as made, watched(here.side_screen) as watch:
 
         def load() -> Encoder:

@@ -11,7 +11,16 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import CollectionName, Json, Surroundings
-from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model, collection_for
+from ragcli.cli.settings import (
+    ChunkSize,
+    Context,
+    EncoderName,
+    Overlap,
+    TokenVectors,
+    absolute_model,
+    collection_for,
+    configured,
+)
 from ragcli.cli.terminal import note
 from ragcli.errors import (
     EXIT_BAD_INPUT,
@@ -20,6 +29,7 @@ from ragcli.errors import (
     EXIT_SOME_FAILED,
     CollectionError,
     InputError,
+    UntrustedConfig,
     UsageError,
 )
 
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ragcli.collection import IngestOptions, IngestReport
-    from ragcli.config import CollectionConfig
+    from ragcli.config import CollectionConfig, KeyPath
     from ragcli.documents.options import ReadOptions
     from ragcli.models import Encoder
 
@@ -38,11 +48,11 @@ app = new_app()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One collection to bring up to date, and from what. No roots means JSON lines on stdin."""
+    """One collection to bring up to date, and from what. No roots means those that the configuration names."""
 
     name: str
-    config: CollectionConfig
-    roots: tuple[Path, ...]
+    roots: tuple[Path, ...] = ()
+    stdin: bool = False
 
 
 @app.command(
@@ -111,15 +121,16 @@ def ingest(
     reports = []
     jobs = _jobs(paths or (), collection, here)
     for job in jobs:
-        read = _read_options(
-            job.config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
-        )
-        options = _ingest_options(
-            job.config, read, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
-        )
         try:
-            report = _run(job, options, asked, here)
-        except (InputError, CollectionError) as error:
+            config = _config_of(job, here, encoder)
+            read = _read_options(
+                config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
+            )
+            options = _ingest_options(
+                config, read, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
+            )
+            report = _run(job, config, options, asked, here)
+        except (InputError, CollectionError, UntrustedConfig) as error:
             if len(jobs) == 1:
                 raise
             # A disk that is not mounted is no reason to leave the other collections as they are.
@@ -146,23 +157,32 @@ def ingest(
 
 
 def _jobs(paths: Sequence[str], collection: str | None, here: Surroundings) -> list[Job]:
-    config = here.config
     if paths:
         name = collection if collection is not None else DEFAULT_COLLECTION
         if "-" in paths and len(paths) > 1:
             raise UsageError("- reads stdin and cannot be mixed with other paths; give it alone.")
-        roots = () if list(paths) == ["-"] else tuple(map(_root, paths))
-        return [Job(name, config.collection(name), roots)]
+        return [Job(name, stdin=True) if list(paths) == ["-"] else Job(name, tuple(map(_root, paths)))]
+    config = here.config
+    withheld = {each.key for each in config.withheld}
+    named = [name for name, each in config.collections.items() if each.paths or _paths_of(name) in withheld]
     if collection is not None:
-        found = config.collections.get(collection)
-        if found is None or not found.paths:
+        if collection not in named:
             where = f"{config.file} gives no paths for it" if config.file else "there is no collections.toml"
             raise UsageError(f"Say what to ingest into '{collection}': {where}, and no PATH was given.")
-        return [Job(collection, found, found.paths)]
-    jobs = [Job(name, each, each.paths) for name, each in config.collections.items() if each.paths]
-    if not jobs:
+        return [Job(collection)]
+    if not named:
         raise UsageError("Say what to ingest: a file, a folder, or - for JSON lines on stdin.")
-    return jobs
+    return [Job(name) for name in named]
+
+
+def _paths_of(name: str) -> KeyPath:
+    return "collections", name, "paths"
+
+
+def _config_of(job: Job, here: Surroundings, encoder: str | None) -> CollectionConfig:
+    if not job.roots and not job.stdin:
+        here.allow(_paths_of(job.name))
+    return configured(job.name, here, encoder=encoder)
 
 
 def _read_options(
@@ -221,11 +241,13 @@ def _root(path: str) -> Path:
     return root
 
 
-def _run(job: Job, options: IngestOptions, asked: Mapping[str, object], here: Surroundings) -> IngestReport:
+def _run(
+    job: Job, config: CollectionConfig, options: IngestOptions, asked: Mapping[str, object], here: Surroundings
+) -> IngestReport:
     from ragcli.cli.progress import watched
     from ragcli.collection import ingest, ingest_jsonl
 
-    target = collection_for(job.name, job.config, asked, here, dry_run=options.dry_run)
+    target = collection_for(job.name, config, asked, here, dry_run=options.dry_run)
     with target as collection, watched(here.side_screen) as watch:
 
         def load() -> Encoder:
@@ -235,6 +257,6 @@ def _run(job: Job, options: IngestOptions, asked: Mapping[str, object], here: Su
             return load_encoder(name, engine=here.config.engine, bulk=True, notify=watch.notify)
 
         options = replace(options, notify=watch.notify)
-        if job.roots:
-            return ingest(collection, job.roots, load, options, watch.listen)
-        return ingest_jsonl(collection, sys.stdin.buffer, load, options, watch.listen)
+        if job.stdin:
+            return ingest_jsonl(collection, sys.stdin.buffer, load, options, watch.listen)
+        return ingest(collection, job.roots or config.paths, load, options, watch.listen)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Collection as Several
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ragcli.cli.terminal import Screen, note, screen_of
-from ragcli.errors import CollectionError, MissingCollection, UsageError
+from ragcli.errors import CollectionError, MissingCollection, UntrustedConfig, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection
-    from ragcli.config import Config
+    from ragcli.config import Config, Demand, KeyPath
 
 COLOURS: Final = ("auto", "always", "never")
 _KEY: Final = "ragcli."
@@ -95,23 +96,54 @@ class Surroundings:
 
     def __init__(self, ctx: typer.Context) -> None:
         self._meta: dict[str, Any] = ctx.meta
+        # While the shell completes a word there is nobody to answer.
+        self._may_ask = not ctx.resilient_parsing
+        self._allowed: set[KeyPath] = set()
 
     @cached_property
     def config(self) -> Config:
-        """The configuration in force."""
+        """The configuration in force. What it withholds for want of trust is asked for with `allow`."""
         from ragcli.config import load_config
 
         named = self._meta.get(f"{_KEY}config")
-        return load_config(Path(named).expanduser() if named is not None else None)
+        return load_config(Path(named).expanduser() if named is not None else None, allowed=self._allowed)
+
+    def allow(self, *keys: KeyPath) -> None:
+        """Make sure that the values at those keys, if the configuration has any, are in it.
+
+        A model that is on this machine is let through; for the rest a person is asked, once. Raises
+        UntrustedConfig, which names the first key that may not be used.
+        """
+        wanted = self._wanted(keys)
+        if not wanted:
+            return
+        from ragcli.cli.trusting import ask_to_trust, is_here, refusal, somebody_is_there
+
+        if here := {each.key for each in wanted if each.model is not None and is_here(each.model)}:
+            self._allowed |= here
+            del self.config
+            wanted = self._wanted(keys)
+        if wanted and self._may_ask and somebody_is_there():
+            self._may_ask = False
+            if ask_to_trust(self.config):
+                del self.config
+                wanted = self._wanted(keys)
+        if wanted:
+            raise UntrustedConfig(refusal(self.config, wanted))
+
+    def _wanted(self, keys: Several[KeyPath]) -> list[Demand]:
+        return [each for each in self.config.withheld if each.key in keys]
 
     @cached_property
     def data_dir(self) -> Path:
         """The folder of the collections."""
-        from ragcli.config import resolve_data_dir
+        from ragcli.config import names_data_dir, resolve_data_dir
 
         option = self._meta.get(f"{_KEY}data_dir")
         if option == "":
             raise UsageError("--data-dir needs the path of a folder, and got nothing.")
+        if option is None and not names_data_dir():
+            self.allow(("data_dir",))
         return resolve_data_dir(Path(option) if option is not None else None, self.config)
 
     @cached_property
@@ -128,7 +160,7 @@ class Surroundings:
         """The collection of that name. Raises MissingCollection or UsageError."""
         from ragcli.collection import Collection
 
-        return Collection.open(self.data_dir, name)
+        return Collection.open(self.data_dir, name, notify=note)
 
     def collections(self, names: Sequence[str] | None) -> list[Collection]:
         """The collections named, each once, or all of them. Raises MissingCollection when there is none.

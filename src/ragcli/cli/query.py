@@ -79,6 +79,8 @@ def query(
     if no_rerank and reranker not in (None, "none"):
         raise UsageError("--no-rerank and --reranker exclude each other; give one of them.")
     here = Surroundings(ctx)
+    if reranker is None and not no_rerank:
+        here.allow(("query", "reranker"))
     defaults = here.config.query
     request = QueryRequest(
         text=_question(text),

@@ -45,6 +45,18 @@ def absolute_model(name: str | None) -> str | None:
     return name
 
 
+def configured(name: str, here: Surroundings, *, encoder: str | None) -> CollectionConfig:
+    """What the configuration says of a collection. The model it names is part of that unless `encoder` is given.
+
+    Raises UntrustedConfig when that model takes trust that the file has not got.
+    """
+    if encoder is None:
+        here.allow(("collections", name, "encoder"))
+        if "encoder" not in here.config.collection(name).asked:
+            here.allow(("defaults", "encoder"))
+    return here.config.collection(name)
+
+
 @contextmanager
 def collection_for(
     name: str, config: CollectionConfig, asked: Mapping[str, Any], here: Surroundings, *, dry_run: bool = False

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from ragcli.errors import CollectionError, UsageError
+from ragcli.private import make_folder
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TRASH: Final = ".trash-"
@@ -49,7 +50,7 @@ def list_collections(data_dir: Path) -> tuple[str, ...]:
 def draft_folder(data_dir: Path, name: str) -> Path:
     """A new folder, for the user alone, to make a collection in before it is renamed into place."""
     try:
-        data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(data_dir)
         folder = data_dir / f"{_DRAFT}{name}-{secrets.token_hex(4)}"
         folder.mkdir(mode=0o700)
     except OSError as error:

@@ -4,8 +4,12 @@ The file is found in the current folder, then in the user's configuration folder
 first one found is the only one read, so that a reader of it sees the whole truth. Every key has a type and a
 meaning here, in one place (`keys.py`); anything else in the file is an error that names file, key and line,
 because a mistyped key that is silently ignored costs an afternoon.
+
+A file found in the current folder may be a stranger's. Until the user has trusted it (`trust.py`), what reaches
+beyond its own folder (`guards.py`) is withheld.
 """
 
+from ragcli.config.guards import Demand, KeyPath
 from ragcli.config.keys import known_keys
 from ragcli.config.load import (
     CONFIG_NAME,
@@ -14,6 +18,8 @@ from ragcli.config.load import (
     QueryDefaults,
     find_config,
     load_config,
+    names_data_dir,
+    read_as_found,
     resolve_data_dir,
 )
 
@@ -21,9 +27,13 @@ __all__ = [
     "CONFIG_NAME",
     "CollectionConfig",
     "Config",
+    "Demand",
+    "KeyPath",
     "QueryDefaults",
     "find_config",
     "known_keys",
     "load_config",
+    "names_data_dir",
+    "read_as_found",
     "resolve_data_dir",
 ]

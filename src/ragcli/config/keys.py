@@ -11,16 +11,24 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from ragcli.records import CollectionSettings
+
 Kind = Literal["text", "texts", "whole number", "number", "yes or no"]
+Guard = Literal["path", "model", "endpoint", "secret"]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What one key takes. `choices` limits a text, `least` a number; both ends included."""
+    """What one key takes. `choices` limits a text, `least` a number; both ends included.
+
+    A key with a `guard` may need the user's trust in the file (see `guards`); the values in `free` never do.
+    """
 
     kind: Kind
     choices: tuple[str, ...] = ()
     least: float | None = None
+    guard: Guard | None = None
+    free: tuple[str, ...] = ()
 
 
 def _table(**keys: Key) -> Mapping[str, Key]:
@@ -35,20 +43,20 @@ _DOCUMENTS: Final = {
     "parse_timeout": Key("number", least=1),
     "chunk_size": Key("whole number", least=50),
     "overlap": Key("whole number", least=0),
-    "encoder": Key("text"),
+    "encoder": Key("text", guard="model", free=("none", CollectionSettings().encoder)),
     "token_vectors": Key("text", choices=("bits", "none")),
     "context": Key("text", choices=("none", "title", "heading")),
 }
 
-TOP: Final = _table(data_dir=Key("text"))
+TOP: Final = _table(data_dir=Key("text", guard="path"))
 DEFAULTS: Final = _table(**_DOCUMENTS)
-COLLECTION: Final = _table(paths=Key("texts"), **_DOCUMENTS)
+COLLECTION: Final = _table(paths=Key("texts", guard="path"), **_DOCUMENTS)
 MODELS: Final = _table(engine=Key("text", choices=("auto", "onnx", "torch")))
 QUERY: Final = _table(
     top=Key("whole number", least=1),
     pipeline=Key("text", choices=("classic", "hybrid", "bm25", "tfidf", "dense")),
     pool=Key("whole number", least=1),
-    reranker=Key("text"),
+    reranker=Key("text", guard="model", free=("auto", "late", "none")),
     max_per_source=Key("whole number", least=1),
 )
 

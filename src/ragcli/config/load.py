@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from ragcli.config.guards import Demand, KeyPath, demands, without
 from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key, complaint
 from ragcli.config.lines import line_of
 from ragcli.errors import ConfigError
 from ragcli.records import CollectionSettings
 
 CONFIG_NAME: Final = "collections.toml"
+_DATA_DIR: Final = "RAGCLI_DATA_DIR"
 
 # A configuration is written by hand. A file beyond this is something else by the same name.
 _LARGEST_FILE: Final = 1 << 20
@@ -57,8 +60,9 @@ class QueryDefaults:
 class Config:
     """A `collections.toml`, read and checked. Without a file, every value is the built-in default.
 
-    `origin` says how the file was found. A file found in the current folder may have come with someone else's
-    repository, so whoever acts on a path or a model name from it can ask.
+    `origin` says how the file was found. One found in the current folder may have come with someone else's
+    repository. What it asks for that needs the user's trust, and has not got it, is in `withheld` and nowhere else:
+    the other fields read as if those keys were left out. `digest` is the SHA-256 of what was read.
     """
 
     file: Path | None = None
@@ -68,6 +72,8 @@ class Config:
     query: QueryDefaults = field(default_factory=QueryDefaults)
     defaults: CollectionConfig = field(default_factory=CollectionConfig)
     collections: Mapping[str, CollectionConfig] = field(default_factory=dict)
+    withheld: tuple[Demand, ...] = ()
+    digest: str = ""
 
     def collection(self, name: str) -> CollectionConfig:
         """What holds for the collection `name`: its own table, or the defaults when it has none."""
@@ -81,25 +87,56 @@ def find_config(named: Path | None = None) -> tuple[Path | None, Origin]:
             raise ConfigError(f"{named}: there is no such configuration file; check the path given with --config.")
         return named, "named"
     here = Path(CONFIG_NAME)
-    if here.is_file():
-        return here.absolute(), "current folder"
+    found = here.is_file()
     import platformdirs
 
     user = Path(platformdirs.user_config_dir("ragcli", appauthor=False)) / CONFIG_NAME
+    if found and not (user.is_file() and here.samefile(user)):
+        return here.absolute(), "current folder"
     return (user, "user") if user.is_file() else (None, "none")
 
 
-def load_config(named: Path | None = None) -> Config:
-    """Read the configuration named, or else the one found. Raises ConfigError naming file, key and line."""
+def load_config(named: Path | None = None, *, allowed: Collection[KeyPath] = ()) -> Config:
+    """Read the configuration named, or else the one found. Raises ConfigError naming file, key and line.
+
+    One found in the current folder is held to its own folder unless the user has trusted it; `allowed` are keys
+    whose values may be had all the same.
+    """
     file, origin = find_config(named)
-    return Config() if file is None else _Reader(file, _read_text(file)).config(origin)
+    if file is None:
+        return Config()
+    if origin == "current folder":
+        return read_as_found(file, allowed=allowed)
+    text, digest = _read(file)
+    return replace(_Reader(file, text).config(origin), digest=digest)
+
+
+def read_as_found(file: Path, *, allowed: Collection[KeyPath] = ()) -> Config:
+    """Read a file as one that was found in the current folder, whether or not it was. Raises ConfigError."""
+    text, digest = _read(file)
+    reader = _Reader(file, text)
+    config = replace(reader.config("current folder"), digest=digest)
+    wanted = [each for each in reader.demands() if each.key not in allowed]
+    if not wanted:
+        return config
+    from ragcli.config.trust import is_trusted
+
+    if is_trusted(file, digest):
+        return config
+    reader.leave_out(frozenset(each.key for each in wanted))
+    return replace(reader.config("current folder"), digest=digest, withheld=tuple(wanted))
+
+
+def names_data_dir() -> bool:
+    """Does the environment say where collections live, whatever a configuration says?"""
+    return bool(os.environ.get(_DATA_DIR))
 
 
 def resolve_data_dir(option: Path | None, config: Config) -> Path:
     """Where collections live: the option, else `RAGCLI_DATA_DIR`, else the configuration, else the platform's."""
     if option is not None:
         return option.expanduser().absolute()
-    if variable := os.environ.get("RAGCLI_DATA_DIR"):
+    if variable := os.environ.get(_DATA_DIR):
         return Path(variable).expanduser().absolute()
     if config.data_dir is not None:
         return config.data_dir
@@ -108,7 +145,8 @@ def resolve_data_dir(option: Path | None, config: Config) -> Path:
     return Path(platformdirs.user_data_dir("ragcli", appauthor=False))
 
 
-def _read_text(file: Path) -> str:
+def _read(file: Path) -> tuple[str, str]:
+    """The file's text, and the hash of exactly that."""
     try:
         with file.open("rb") as stream:
             content = stream.read(_LARGEST_FILE + 1)
@@ -117,7 +155,7 @@ def _read_text(file: Path) -> str:
     if len(content) > _LARGEST_FILE:
         raise ConfigError(f"{file}: is over a megabyte, which no configuration of ragcli needs.")
     try:
-        return content.decode("utf-8-sig")
+        return content.decode("utf-8-sig"), sha256(content).hexdigest()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError(f"{file}, line {line}: is not UTF-8 text, which TOML must be.") from error
@@ -155,6 +193,15 @@ class _Reader:
             defaults=defaults,
             collections=MappingProxyType(self._collections(defaults)),
         )
+
+    def demands(self) -> list[Demand]:
+        """What the file, which was found right, asks for beyond its own folder."""
+        found = demands(self.tree, self.file.absolute().parent)
+        return [replace(each, line=line_of(self.text, each.key)) for each in found]
+
+    def leave_out(self, keys: frozenset[KeyPath]) -> None:
+        """Read from now on as if these keys were not there."""
+        self.tree = without(self.tree, keys)
 
     def _query(self) -> QueryDefaults:
         query = QueryDefaults(**self._section("query"))

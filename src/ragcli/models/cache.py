@@ -12,6 +12,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from ragcli.private import open_lock, replace_file
+
 _HASHES = "hashes.json"
 
 
@@ -25,36 +27,23 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_path("ragcli"))
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step. Raises OSError as the file system does."""
-    import tempfile
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-
-
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
     """Hold the lock file `path`, waiting for whoever has it. It goes with its process, so none is left behind.
 
     Where locks do not exist the work may be done twice; the renames still keep the outcome whole.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab") as stream:
+    descriptor = open_lock(path)
+    try:
         try:
             import fcntl
 
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
         except (ImportError, OSError):
             pass
         yield
+    finally:
+        os.close(descriptor)
 
 
 def file_sha256(path: Path) -> str:
@@ -76,7 +65,7 @@ def file_sha256(path: Path) -> str:
     entries = _read_book(book) | {key: [*stamp, digest]}
     # A cache that cannot be written costs time, not the answer.
     with contextlib.suppress(OSError):
-        write_atomically(book, json.dumps(entries, indent=1).encode())
+        replace_file(book, json.dumps(entries, indent=1).encode())
     return digest
 
 
