@@ -98,14 +98,38 @@ def test_links_are_followed_inside_the_root_only_and_loops_end(papers: Path, tmp
     assert {file.source for file in found.files} - {"a.md", "again.md"} == {
         *("b.pdf", "sub/c.TXT", "sub/deep/d.html", "sub/e.jsonl"),
     }
-    assert found.skipped == {"broken link": 1, "linked folder outside": 1, "linked twice": 2}
+    assert found.skipped == {"broken link": 1, "link out of the folder": 1, "linked twice": 2}
 
 
 @posix
-def test_a_link_to_a_file_elsewhere_is_read(papers: Path, tmp_path: Path) -> None:
-    (tmp_path / "library.pdf").write_text("x", encoding="utf-8")
-    (papers / "linked.pdf").symlink_to(tmp_path / "library.pdf")
-    assert "linked.pdf" in sources(papers)
+def test_no_link_leads_out_of_the_folder_that_was_named(papers: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "papers-of-others"
+    (outside / "deep").mkdir(parents=True)
+    for name in ("library.pdf", "deep/diary.md"):
+        (outside / name).write_text("x", encoding="utf-8")
+    os.mkfifo(outside / "pipe.md")
+    (papers / "absolute.pdf").symlink_to(outside / "library.pdf")
+    (papers / "relative.md").symlink_to("../papers-of-others/deep/diary.md")
+    (papers / "sub" / "folder").symlink_to("../../papers-of-others/deep")
+    (papers / "step").symlink_to("sub")
+    (papers / "two-steps.md").symlink_to("step/folder/diary.md")
+    (papers / "everything").symlink_to("/")
+    (papers / "pipe.md").symlink_to(outside / "pipe.md")
+    (papers / "endless.md").symlink_to("endless.md")
+    found = discover([papers])
+    assert {os.path.realpath(file.path) for file in found.files} == {
+        str(papers.resolve() / name) for name in ("a.md", "b.pdf", "sub/c.TXT", "sub/deep/d.html", "sub/e.jsonl")
+    }
+    # Over `step` the folder `sub` is seen twice, and so are the link and the folder in it.
+    assert found.skipped == {"broken link": 1, "link out of the folder": 7, "linked twice": 1}
+
+
+@posix
+def test_a_link_that_is_named_by_the_user_is_followed(papers: Path, tmp_path: Path) -> None:
+    (tmp_path / "way").symlink_to(papers)
+    (tmp_path / "one.md").symlink_to(papers / "a.md")
+    assert len(sources(tmp_path / "way")) == 5
+    assert sources(tmp_path / "one.md") == ["one.md"]
 
 
 @posix

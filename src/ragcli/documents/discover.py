@@ -1,7 +1,8 @@
 """Which files there are to read.
 
-Nothing is opened here. Folders are walked without following links out of them, so that a link to the home folder
-doesn't bring in the home folder; a file that is linked twice is one file.
+Nothing is opened here. No link is followed out of the folder that was named, be it to a folder or to a file: who
+takes in a stranger's folder does not mean the keys and diaries that its links may point to. Where the links of one's
+own lead, one can name as well. A file that is linked twice is one file.
 """
 
 from __future__ import annotations
@@ -98,10 +99,10 @@ def _walk(
                 skipped["hidden"] += 1
             elif refused.match(source):
                 skipped["excluded"] += 1
+            elif entry.is_symlink() and not _inside(os.path.realpath(entry.path), top):
+                skipped["link out of the folder"] += 1
             elif stat.S_ISDIR(what.st_mode):
-                if entry.is_symlink() and not _inside(os.path.realpath(entry.path), top):
-                    skipped["linked folder outside"] += 1
-                elif _identity(what) in entered:
+                if _identity(what) in entered:
                     skipped["linked twice"] += 1
                 else:
                     entered.add(_identity(what)) if not entry.is_symlink() else None
