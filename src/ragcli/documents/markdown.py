@@ -39,7 +39,7 @@ def read_markdown(data: bytes, path: Path) -> Document:
     return Document(
         text=text,
         kind="markdown",
-        title=str(title) if isinstance(title, str | int | float) and str(title).strip() else first,
+        title=(_line(title) if isinstance(title, str | int | float) else "") or first,
         metadata=metadata,
         headings=headings,
         joins=joins,
@@ -56,8 +56,8 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
 
         try:
             front = yaml.safe_load(found.group(1)) or {}
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            return {}, text, (f"front matter is not YAML: {' '.join(str(error).split())[:120]}",)
+        except Exception as error:  # PyYAML raises whatever Python does about a date, a number or a set that is none
+            return {}, text, (f"front matter is not YAML: {_line(error)[:120] or type(error).__name__}",)
         if not _fits(front):
             return {}, text, (f"front matter refers to itself so often that it has over {_MOST_FRONT:,} characters",)
         if isinstance(front, Mapping):
@@ -69,8 +69,11 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
 
         try:
             return tomllib.loads(found.group(1)), text[found.end() :], ()
-        except tomllib.TOMLDecodeError as error:
-            return {}, text, (f"front matter is not TOML: {error}",)
+        except (
+            ValueError,
+            RecursionError,
+        ) as error:  # of a number that is too long, a ValueError that is no TOML error
+            return {}, text, (f"front matter is not TOML: {_line(error)[:120] or type(error).__name__}",)
     return {}, text, ()
 
 
@@ -96,22 +99,35 @@ def typed_metadata(front: Mapping[str, object]) -> dict[str, MetadataValue]:
     """Front matter, or a record's fields, as metadata: the common names made alike, the rest as it is."""
     out: dict[str, MetadataValue] = {}
     for key, value in front.items():
-        name = str(key).strip().lower()
+        own = _line(key)
+        name = own.lower()
         if name == "title" or value is None:
             continue
         if name in ("author", "authors"):
-            out["authors"] = listed(value)
+            out["authors"] = _lines(listed(value))
         elif name in ("tags", "keywords"):
-            out["keywords"] = [*_strings(out.get("keywords")), *listed(value)]
+            out["keywords"] = [*_strings(out.get("keywords")), *_lines(listed(value))]
         elif name in ("date", "year", "published") and (year := year_in(value)) is not None:
             out["year"] = year
             if name == "date":
-                out["date"] = str(value)
+                out["date"] = _line(value)
         else:
             known = metadata_value(value)
             if known is not None:
-                out[name if name in ("doi", "arxiv") else str(key)] = known
+                out[name if name in ("doi", "arxiv") else own] = known
     return out
+
+
+def _line(value: object) -> str:
+    """A value as one line of text; nothing for a number of thousands of digits, which Python doesn't write out."""
+    try:
+        return " ".join(plain(str(value))[0].split())
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _lines(values: list[str]) -> list[str]:
+    return [line for value in values if (line := _line(value))]
 
 
 def _strings(value: MetadataValue | None) -> list[str]:
@@ -125,13 +141,13 @@ def metadata_value(value: object) -> MetadataValue | None:
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else str(value)
+        return value if abs(value) < 1 << 63 else _line(value) or None
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
-        return [plain(str(item))[0] for item in value]
+        return [plain(item)[0] if isinstance(item, str) else _line(item) for item in value]
     try:
         return plain(json.dumps(value, ensure_ascii=False, default=str))[0]
     except (ValueError, RecursionError, TypeError):

@@ -94,8 +94,11 @@ def _guessed(data: bytes) -> str:
 
 def year_in(value: object) -> int | None:
     """The year of a date as front matter and web pages write it: 2021, "2021-05-03", a date."""
-    digits = str(value)[:4]
-    return int(digits) if digits.isdigit() and 1500 <= int(digits) <= 2200 else None
+    try:
+        digits = str(value)[:4]
+    except ValueError:  # a number of thousands of digits
+        return None
+    return int(digits) if digits.isdecimal() and 1500 <= int(digits) <= 2200 else None
 
 
 def listed(value: object) -> list[str]:
@@ -105,12 +108,13 @@ def listed(value: object) -> list[str]:
         return [part.strip() for part in value.split(separator) if part.strip()]
     if isinstance(value, list | tuple):
         return [_name(item) for item in value if _name(item)]
-    if isinstance(value, Mapping):
-        return [_name(value)] if _name(value) else []
-    return [] if value is None else [str(value)]
+    return [_name(value)] if _name(value) else []
 
 
 def _name(item: object) -> str:
     if isinstance(item, Mapping):
-        item = item.get("name") or ""
-    return str(item).strip()
+        item = item.get("name")
+    try:
+        return "" if item is None else str(item).strip()
+    except (ValueError, RecursionError):  # a number of thousands of digits
+        return ""

@@ -1,0 +1,41 @@
+"""What can be fuzzed, and how. Loads nothing, because what is fuzzed must be loaded under the fuzzer's eyes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How one reader is fuzzed: which modules' paths are followed, and which are loaded only when they are needed.
+
+    `longest` is the size of the largest input that is made. An input that takes more than `seconds` is a finding: for a
+    PDF that is what a worker would give it, for the others far less.
+    """
+
+    name: str
+    longest: int
+    followed: tuple[str, ...]
+    lazy: tuple[str, ...] = ()
+    seconds: int = 10
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("pdf", 6_000, ("ragcli.documents",), ("ragcli.documents.pypdf_engine",), seconds=60),
+        Target("pypdf", 6_000, ("ragcli.documents", "pypdf"), ("ragcli.documents.pypdf_engine", "pypdf"), seconds=60),
+        Target("html", 3_000, ("ragcli.documents",)),
+        Target(
+            "markdown",
+            3_000,
+            ("ragcli.documents", "markdown_it", "yaml", "tomllib"),
+            ("markdown_it", "yaml", "tomllib"),
+        ),
+        Target("text", 3_000, ("ragcli.documents",)),
+        Target("jsonl", 3_000, ("ragcli.documents",)),
+        Target("config", 2_000, ("ragcli.config", "tomllib"), ("tomllib",)),
+        Target("evaluation", 2_000, ("ragcli.evaluation",)),
+    )
+}
+"""Every target by its name, in the order in which they are run."""

@@ -1,0 +1,85 @@
+"""What the fuzzer found, kept: each input once broke a reader, and its promises hold now.
+
+Inputs are cut down to what matters. `scripts/fuzz` looks for more.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from scripts.fuzzing.targets import CHECKS
+
+from ragcli.documents import chunk_document
+from ragcli.documents.graphemes import LONGEST
+from ragcli.documents.html import read_html
+from ragcli.documents.markdown import read_markdown
+from ragcli.documents.options import ReadOptions
+from ragcli.documents.pdf import read_pdf
+from ragcli.errors import DocumentError
+from ragcli.records import Document
+
+FOUND: dict[str, tuple[bytes, ...]] = {
+    "html": (
+        b"x<?i>",
+        b"<h1><div>/h1><h2>Inner</h2><",
+        "\u200d".encode() * 70 + b"<div>" + "\u200d".encode() * 70,
+        "<meta name=date content=²⁰²¹>x".encode(),
+    ),
+    "jsonl": (
+        b'{"text":"x","tags":"\\ude00"}',
+        b'{"text":"x","\\ud800":1}',
+        b'{"text":"x","authors":["\\u0000"]}',
+        '{"text":"x","date":"²⁰²¹"}'.encode(),
+    ),
+    "markdown": (
+        b"---\na: !!timestamp x\n---\nx",
+        b"---\na: !!bool x\n---\nx",
+        b'---\na: !!int ""\n---\nx',
+        b'---\ntitle: "\\uD800"\n---\nx',
+        b"---\ntitle: 0x" + b"f" * 5_000 + b"\n---\nx",
+        b"---\ndate: 0x" + b"f" * 5_000 + b"\n---\nx",
+        b"---\ntags: 0x" + b"f" * 5_000 + b"\n---\nx",
+        b"---\na: [0x" + b"f" * 5_000 + b"]\n---\nx",
+        b"+++\na = " + b"1" * 5_000 + b"\n+++\nx",
+        b"+++\na = " + b"[" * 5_000 + b"\n+++\nx",
+    ),
+}
+
+
+@pytest.mark.parametrize(("target", "data"), [(target, data) for target, all_of in FOUND.items() for data in all_of])
+def test_readers_keep_their_promises_of_what_once_broke_them(target: str, data: bytes) -> None:
+    CHECKS[target](data)
+
+
+def test_a_web_page_with_a_processing_instruction_is_read() -> None:
+    document = read_html(b"<p>before <?php echo 1; ?>after</p>", Path("a.html"))
+    assert document.text == "before after"
+
+
+def test_headings_inside_of_headings_come_in_the_order_of_the_text() -> None:
+    document = read_html(b"<h1><div>Outer<h2>Inner</h2></div></h1><p>x</p>", Path("a.html"))
+    assert [heading.title for heading in document.headings] == ["Outer Inner", "Inner"]
+
+
+def test_a_pdf_whose_table_lies_beyond_every_file_is_refused() -> None:
+    data = b"%PDF-1.7\n1 0 obj\n<< >>\nendobj\ntrailer\n<< /Root 1 0 R >>\nstartxref\n9223372036854775808\n%%EOF\n"
+    for engine in ("pdfium", "pypdf"):
+        with pytest.raises(DocumentError):
+            read_pdf(data, Path("a.pdf"), ReadOptions(pdf_engine=engine))  # type: ignore[arg-type]
+
+
+def test_front_matter_that_yaml_stumbles_over_stays_in_the_text() -> None:
+    document = read_markdown(b"---\na: !!timestamp never\n---\nWords.\n", Path("a.md"))
+    assert document.text == "---\na: !!timestamp never\n---\nWords.\n"
+    assert any("front matter" in warning for warning in document.warnings)
+
+
+@pytest.mark.parametrize("letter", ["a\u0301", "a\u200d", "🇩🇪", "\u1100", "क\u094d"])
+def test_characters_without_end_neither_swell_a_chunk_nor_take_long(letter: str) -> None:
+    for text in (letter * 100_000, letter[0] + letter[-1] * 200_000):
+        start = time.perf_counter()
+        chunks = chunk_document(Document(text=text, kind="text"))
+        assert max(chunk.end - chunk.start for chunk in chunks) <= 1200 + LONGEST
+        assert time.perf_counter() - start < 10
