@@ -17,13 +17,23 @@ import numpy.typing as npt
 
 from ragcli.collection.blobs import count_pieces, read_integers
 from ragcli.collection.generation import Generation
-from ragcli.collection.rowfiles import NUMBERS, OFFSETS, PIECES, ArrayFile, array_files, sign_file
+from ragcli.collection.rowfiles import (
+    NUMBERS,
+    OFFSETS,
+    PIECES,
+    SUMS,
+    ArrayFile,
+    StoredRows,
+    array_files,
+    sign_file,
+)
 from ragcli.collection.schema import DIGEST
 from ragcli.index.arrays import row_bytes
 
 BytesRange = tuple[int, int]
-SIGNS: Final = sign_file(0).name
+_REMADE: Final = (sign_file(0).name, SUMS.name)
 _BLOCK: Final = 8 << 20
+_ROWS: Final = 1024
 
 
 def damaged_stretches(
@@ -78,8 +88,8 @@ def sound_rows(folder: Path, record: Generation, damage: dict[ArrayFile, list[By
     sound = np.ones(record.rows, np.bool_)
     bounds: npt.NDArray[np.int64] | None = None
     for file, ranges in damage.items():
-        # The signs of the vectors are made from the vectors whenever a row is written.
-        if file.per != "token" and file.name != SIGNS:
+        # The signs of the vectors and the sums are made whenever a row is written.
+        if file.per != "token" and file.name not in _REMADE:
             # A damaged bound spoils the row before it and the row after it.
             before = 1 if file.per == "bound" else 0
             for first, last in _rows_in(file, ranges):
@@ -94,7 +104,20 @@ def sound_rows(folder: Path, record: Generation, damage: dict[ArrayFile, list[By
         for first, last in _rows_in(file, damage[file]):
             touched = np.searchsorted(bounds, [first, last - 1], side="right") - 1
             sound[max(0, int(touched[0])) : int(touched[1]) + 1] = False
+    if not damage:
+        for first, mask in unsound_rows(folder, record):
+            sound[first : first + len(mask)] &= ~mask
     return sound
+
+
+def unsound_rows(folder: Path, record: Generation) -> Iterator[tuple[int, npt.NDArray[np.bool_]]]:
+    """(first row, mask) of all rows, some at a time: which are not what their own checksums say."""
+    stored = StoredRows(folder, record)
+    try:
+        for first in range(0, record.rows, _ROWS):
+            yield first, stored.unsound(first, min(_ROWS, record.rows - first))
+    finally:
+        stored.close()
 
 
 def _rows_in(file: ArrayFile, ranges: list[BytesRange]) -> Iterator[tuple[int, int]]:
@@ -120,6 +143,9 @@ def check_arrays(folder: Path, connection: sqlite3.Connection, record: Generatio
         yield "the list of dead rows is damaged"
         return
     known = np.fromiter((row[0] for row in connection.execute("SELECT number FROM chunks ORDER BY number")), np.int64)
+    bad = sum(int(mask.sum()) for _, mask in unsound_rows(folder, record))
+    if bad:
+        yield f"{bad:,} rows of the arrays are not what their checksums in rows.sums say"
     live = np.delete(numbers, dead)
     if not np.array_equal(live, known):
         yield (

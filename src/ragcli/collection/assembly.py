@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.events import ChunksEmbedded, Listener
-from ragcli.collection.rowfiles import Row, empty_row, row_of
+from ragcli.collection.rows import Row, empty_row, row_of
 from ragcli.collection.steps import Step, cuts_of
 from ragcli.collection.uninterrupted import uninterrupted
 

@@ -14,7 +14,8 @@ import numpy as np
 from ragcli.collection.generation import CURRENT, Slot
 
 if TYPE_CHECKING:
-    from ragcli.collection.rowfiles import IntArray, Segment
+    from ragcli.collection.rowfiles import Segment
+    from ragcli.collection.rows import IntArray
 
 BlobName = Literal["dead", "frequency"]
 
@@ -44,4 +45,6 @@ def put_segments(connection: sqlite3.Connection, edition: int, segments: Iterabl
 def count_pieces(frequency: IntArray, chunks: Iterable[IntArray], change: Literal[1, -1]) -> None:
     """Add to, or take from, the number of chunks each word piece stands in. Changes `frequency` in place."""
     for pieces in chunks:
-        frequency[np.unique(pieces)] += change
+        there = np.unique(pieces)
+        # Damaged pieces may be any number; `verify` tells of them, and they must not end an ingest.
+        frequency[there[(there >= 0) & (there < len(frequency))]] += change

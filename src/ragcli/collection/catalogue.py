@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from os import fsdecode, fsencode
 from typing import Any, Final, Literal
 
+from ragcli.collection.seals import CARD, card_seal, chunk_seal
 from ragcli.collection.sieves import runs_with
 from ragcli.collection.texts import (
+    check_frame,
     checked_text,
-    chunk_seal,
     clean,
     decode_pages,
     read_slice,
@@ -48,7 +49,10 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
-    """A whole document for exact search: its text, joins and pages, and where its chunks stand, in order."""
+    """A whole document for exact search: its text, joins and pages, and where its chunks stand, in order.
+
+    A chunk's place may be damaged until `sound_chunk` has looked: that takes longer than finding nothing in it.
+    """
 
     document_id: str
     source: str
@@ -58,6 +62,15 @@ class DocumentText:
     joins: tuple[int, ...]
     pages: tuple[PageSpan, ...]
     chunks: tuple[Chunk, ...]
+    seals: tuple[tuple[int, int, bytes], ...] = ()
+
+    def sound_chunk(self, at: int) -> Chunk:
+        """Chunk `at`, checked against its seal. CollectionError if it is not what was stored."""
+        chunk = self.chunks[at]
+        number, document, seal = self.seals[at]
+        if chunk_seal((number, document, *_place(chunk)), self.text[chunk.start : chunk.end]) != seal:
+            raise _damaged_chunk(self.document_id, chunk.ordinal)
+        return chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +86,10 @@ class StoredFailure:
 STDIN: Final = b"-"
 """The path of the records that came through standard input."""
 
-_DOCUMENT: Final = (
-    "SELECT d.number, d.id, d.source, f.path, d.record_id, d.kind, d.title, d.characters, d.pages, d.chunks,"
-    " d.ingested_at, d.warnings, d.metadata FROM documents d JOIN files f ON f.number = d.file"
-)
+_DOCUMENT: Final = f"SELECT {CARD}, d.card, d.chunks FROM documents d JOIN files f ON f.number = d.file"  # noqa: S608
+_PLACE: Final = "c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.seal"
 _CHUNK: Final = (
-    "SELECT c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.seal,"
-    " d.id, d.source, f.path, d.title, d.metadata"
+    f"SELECT {_PLACE}, {CARD}, d.card"  # noqa: S608
     " FROM {origin} JOIN documents d ON d.number = c.document JOIN files f ON f.number = d.file"
 )
 _BY_NUMBER: Final = _CHUNK.format(origin="json_each(?) j CROSS JOIN chunks c ON c.number = j.value")
@@ -109,7 +119,9 @@ def find_document(connection: sqlite3.Connection, wanted: str) -> DocumentRow | 
 
 
 def _document_row(row: Any) -> DocumentRow:
-    number, identity, source, path, record, kind, title, characters, pages, chunks, at, warnings, metadata = row
+    *card, seal, chunks = row
+    _check_card(card, seal)
+    number, identity, source, path, record, kind, title, characters, pages, at, warnings, metadata = card
     return DocumentRow(
         number=number,
         document_id=identity,
@@ -149,11 +161,12 @@ def read_places(
 
 def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterable[Any]) -> Iterator[StoredChunk]:
     for row in rows:
-        number, document, ordinal, start, stop, first, last, heading, seal, *of_document = row
-        identity, source, path, title, metadata = of_document
+        number, document, ordinal, start, stop, first, last, heading, seal, *card, card_mark = row
+        _check_card(card, card_mark)
+        _, identity, source, path, _, _, title, _, _, _, _, metadata = card
         text = read_slice(connection, document, start, stop)
         if chunk_seal(row[:8], text) != seal:
-            raise CollectionError(f"Chunk {identity}:{ordinal} is damaged; `ragcli collections verify` says more.")
+            raise _damaged_chunk(identity, ordinal)
         yield StoredChunk(
             number=number,
             chunk_id=f"{identity}:{ordinal}",
@@ -173,7 +186,7 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
         )
 
 
-_TEXT: Final = "SELECT d.number, d.id, d.source, f.path, d.title, l.pages, l.joins, l.seal FROM {origin}"
+_TEXT: Final = f"SELECT {CARD}, d.card, l.pages, l.headings, l.spans, l.joins, l.frame, l.seal FROM {{origin}}"  # noqa: S608
 _TEXT_PARTS: Final = "documents d JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
 _ALL_TEXTS: Final = f"{_TEXT.format(origin=_TEXT_PARTS)} ORDER BY d.number"
 # The cross join makes SQLite look into the squeezed text first and read the rest of those that hold the literal.
@@ -189,7 +202,12 @@ _CHOSEN: Final = (
 
 def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[DocumentText]:
     """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given."""
-    for number, identity, source, path, title, pages, joins, seal in _text_rows(connection, squeezed):
+    for row in _text_rows(connection, squeezed):
+        *card, card_mark, pages, headings, spans, joins, frame, seal = row
+        _check_card(card, card_mark)
+        number, identity, source, path, _, _, title, *_ = card
+        check_frame(number, (pages, headings, spans, joins), frame)
+        places = _chunk_rows(connection, number)
         yield DocumentText(
             document_id=identity,
             source=source,
@@ -198,7 +216,8 @@ def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
             text=checked_text(connection, number, seal),
             joins=unpack_integers(joins),
             pages=decode_pages(pages),
-            chunks=document_chunks(connection, number),
+            chunks=tuple(Chunk(*place) for _, *place, _ in places),
+            seals=tuple((chunk, number, mark) for chunk, *_, mark in places),
         )
 
 
@@ -216,11 +235,15 @@ def _text_rows(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
 
 def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk, ...]:
     """Where the chunks of document `number` stand, in order."""
-    rows = connection.execute(
-        "SELECT ordinal, start, stop, page_start, page_end, heading FROM chunks WHERE document = ? ORDER BY ordinal",
+    return tuple(Chunk(*place) for _, *place, _ in _chunk_rows(connection, number))
+
+
+def _chunk_rows(connection: sqlite3.Connection, number: int) -> list[Any]:
+    return connection.execute(
+        "SELECT number, ordinal, start, stop, page_start, page_end, heading, seal FROM chunks WHERE document = ?"
+        " ORDER BY ordinal",
         (number,),
-    )
-    return tuple(Chunk(*row) for row in rows)
+    ).fetchall()
 
 
 def chunk_texts(
@@ -242,3 +265,18 @@ def all_failures(connection: sqlite3.Connection) -> tuple[StoredFailure, ...]:
         " ORDER BY e.source, e.number"
     )
     return tuple(StoredFailure(source, path_text(path), reason, at) for source, path, reason, at in rows)
+
+
+def _place(chunk: Chunk) -> tuple[object, ...]:
+    return chunk.ordinal, chunk.start, chunk.end, chunk.page_start, chunk.page_end, chunk.heading
+
+
+def _check_card(card: Sequence[Any], seal: bytes) -> None:
+    if card_seal(card) != seal:
+        raise CollectionError(
+            f"What the store says of document {card[0]} is damaged; `ragcli collections verify` says more."
+        )
+
+
+def _damaged_chunk(document_id: str, ordinal: int) -> CollectionError:
+    return CollectionError(f"Chunk {document_id}:{ordinal} is damaged; `ragcli collections verify` says more.")

@@ -47,13 +47,24 @@ class Collection:
         self.name = path.name
 
     @classmethod
-    def open(cls, data_dir: Path, name: str) -> Collection:
-        """The collection of that name. MissingCollection if there is none, UsageError if none can be called so."""
+    def open(
+        cls, data_dir: Path, name: str, *, as_is: bool = False, notify: Callable[[str], None] | None = None
+    ) -> Collection:
+        """The collection of that name, brought up to date if it is of an older format, which `notify` is told.
+
+        `as_is` leaves an older format alone; all one can do with it then is to rename or delete it.
+
+        MissingCollection if there is none, UsageError if none can be called so.
+        """
+        from ragcli.collection.upgrading import is_old, upgrade
+
         check_name(name)
         collection = cls(data_dir / name)
         if name not in list_collections(data_dir):
             others = ", ".join(list_collections(data_dir)) or "none yet"
             raise MissingCollection(f"There is no collection '{name}' in {data_dir} (there are: {others}).")
+        if not as_is and is_old(collection.path):
+            upgrade(collection.path, notify)
         return collection
 
     @classmethod

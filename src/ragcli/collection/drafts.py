@@ -6,7 +6,6 @@ all, and its old version goes in the commit that brings the new one.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +16,8 @@ from typing import Literal
 from ragcli.collection.generation import now
 from ragcli.collection.metadata import clean_metadata, write_metadata
 from ragcli.collection.schema import DIGEST
-from ragcli.collection.texts import chunk_seal, clean, clean_or_none, encode_layout, to_json, write_text
+from ragcli.collection.seals import chunk_seal, reseal
+from ragcli.collection.texts import clean, clean_or_none, encode_layout, to_json, write_text
 from ragcli.records import Chunk, CollectionSettings, Document, Heading
 
 ChunkTable = Literal["chunks", "next_chunks"]
@@ -167,27 +167,6 @@ def drop_document(connection: sqlite3.Connection, number: int) -> list[int]:
     connection.executemany("INSERT OR IGNORE INTO lexical_deletes VALUES (?)", ((each,) for each in gone))
     connection.execute("DELETE FROM documents WHERE number = ?", (number,))
     return gone
-
-
-def seal_document(connection: sqlite3.Connection, number: int) -> bytes:
-    """A hash over everything the store says of a document, but for its chunks, which have seals of their own."""
-    state = blake2b(digest_size=DIGEST)
-    for query in (
-        "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages,"
-        " ingested_at FROM documents WHERE number = ?",
-        "SELECT pages, headings, spans, hex(joins), hex(seal) FROM layouts WHERE document = ?",
-        "SELECT key, position, type, text, number FROM metadata WHERE document = ? ORDER BY key, position",
-        "SELECT text FROM squeezed WHERE document = ?",
-    ):
-        for row in connection.execute(query, (number,)):
-            state.update(json.dumps(row).encode())
-        state.update(b"\n")
-    return state.digest()
-
-
-def reseal(connection: sqlite3.Connection, number: int) -> None:
-    """Renew the seal of a document that was just written."""
-    connection.execute("UPDATE documents SET seal = ? WHERE number = ?", (seal_document(connection, number), number))
 
 
 def _new_names(connection: sqlite3.Connection, draft: Draft) -> tuple[str, str]:

@@ -20,7 +20,7 @@ from ragcli.collection.events import Listener, PhaseStarted
 from ragcli.collection.generation import BUILDING, edition_name, find_generation, now, successor, write_generation
 from ragcli.collection.housekeeping import next_edition, remove_old_files
 from ragcli.collection.manifest import write_manifest
-from ragcli.collection.rowfiles import STEMS, RowFiles, Segment
+from ragcli.collection.rowfiles import STEMS, DamagedRow, RowFiles, Segment
 from ragcli.collection.schema import DIGEST
 from ragcli.collection.sieves import make_sieves
 from ragcli.collection.store import explained, transaction
@@ -93,8 +93,12 @@ def compact(writer: Writer) -> None:
     live = np.ones(record.rows, np.bool_)
     live[writer.dead] = False
     with RowFiles(writer.folder, replace(record, arrays=edition, rows=0, tokens=0)) as fresh:
-        for first in range(0, record.rows, _BLOCK):
-            fresh.copy(rows, first, live[first : first + _BLOCK])
+        try:
+            for first in range(0, record.rows, _BLOCK):
+                fresh.copy(rows, first, live[first : first + _BLOCK])
+        except DamagedRow:
+            # Nothing is worse than it was; `verify` tells what is damaged, and repairing it compacts as well.
+            return
         segments = fresh.sync()
         compacted = successor(record, same_chunks=True)
         compacted = replace(compacted, arrays=edition, rows=fresh.rows, tokens=fresh.tokens)

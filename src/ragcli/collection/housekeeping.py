@@ -15,11 +15,12 @@ from ragcli.collection.generation import Generation, edition_name
 from ragcli.collection.lock import no_readers
 
 _DERIVED: Final = re.compile(
-    r"(?:rows(?:-\d+)?\.ids|vectors(?:-\d+)?\.(?:f32|bits)|tokens(?:-\d+)?\.(?:offsets|ids|bits)"
+    r"(?:rows(?:-\d+)?\.(?:ids|sums)|vectors(?:-\d+)?\.(?:f32|bits)|tokens(?:-\d+)?\.(?:offsets|ids|bits)"
     r"|lexical(?:-\d+)?|tfidf(?:-\d+)?(?:\.new|\.old)?|manifest\.json\.new)"
 )
 _ARRAYS: Final = (
     ("rows", ".ids"),
+    ("rows", ".sums"),
     ("vectors", ".f32"),
     ("vectors", ".bits"),
     ("tokens", ".offsets"),

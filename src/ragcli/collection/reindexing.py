@@ -19,7 +19,7 @@ from ragcli.collection.generation import BUILDING, NO_ENCODER, Generation, find_
 if TYPE_CHECKING:
     from ragcli.collection.assembly import Assembly
     from ragcli.collection.collection import Collection
-    from ragcli.collection.rowfiles import IntArray, Row
+    from ragcli.collection.rows import IntArray, Row
     from ragcli.collection.writer import Writer
     from ragcli.models.protocols import Encoder
     from ragcli.records import CollectionSettings

@@ -23,14 +23,16 @@ from ragcli.collection.collection import Collection
 from ragcli.collection.drafts import Cut, chunk_inputs
 from ragcli.collection.events import ChunksEmbedded, Listener, ignore
 from ragcli.collection.finish import finish, new_arrays, refit
-from ragcli.collection.generation import edition_name, successor
+from ragcli.collection.generation import edition_name, now, successor
 from ragcli.collection.housekeeping import next_edition
-from ragcli.collection.rowfiles import NUMBERS, Row, RowFiles, StoredRows, empty_row, row_of
+from ragcli.collection.rowfiles import NUMBERS, RowFiles, StoredRows
+from ragcli.collection.rows import Row, empty_row, row_of
+from ragcli.collection.seals import reseal_file
 from ragcli.collection.sieves import drop_sieves
 from ragcli.collection.steps import DocumentLost, take_step
 from ragcli.collection.store import explained, transaction
 from ragcli.collection.texts import read_document
-from ragcli.collection.verification import damaged_documents, find_problems
+from ragcli.collection.verification import damaged_documents, damaged_failures, damaged_files, find_problems
 from ragcli.collection.writer import Writer, bare_writer, lexical_entries
 from ragcli.errors import CollectionError
 
@@ -54,13 +56,14 @@ def repair(
     folder = collection.path
     done: list[str] = []
     with bare_writer(folder, wait=wait, notify=notify) as writer, explained(folder):
-        _check_structure(writer.connection, collection.name)
+        done += _mend_structure(writer.connection, collection.name)
         parts = {problem.part for problem in find_problems(folder, writer.connection, writer.record)}
         if "store" in parts:
             done += [
                 f"the document '{source}' was taken out; the next ingest reads its file again"
                 for source in _drop_damaged(writer)
             ]
+            done += _mend_records(writer.connection)
         if "sieves" in parts:
             drop_sieves(writer.connection)
             done.append("the sieves of exact search were made anew")
@@ -80,17 +83,58 @@ def repair(
     return tuple(done)
 
 
-def _check_structure(connection: sqlite3.Connection, name: str) -> None:
+def _mend_structure(connection: sqlite3.Connection, name: str) -> list[str]:
+    """What the tables are found by is made anew from the tables if it is damaged; more can't be done for a store."""
+    complaints = _complaints(connection)
+    if not complaints:
+        return []
     try:
-        complaints = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
-        complaints += [f"row {row[1]} of {row[0]}" for row in connection.execute("PRAGMA foreign_key_check")]
+        with transaction(connection):
+            connection.execute("REINDEX")
+        left = _complaints(connection)
     except sqlite3.DatabaseError as error:
-        complaints = [str(error)]
-    if complaints:
+        left = [str(error)]
+    if left:
         raise CollectionError(
-            f"The store of '{name}' is damaged itself ({complaints[0]}), and everything else is made from it:"
+            f"The store of '{name}' is damaged itself ({left[0]}), and everything else is made from it:"
             f" `ragcli collections delete {name}` and ingest the documents again."
         )
+    return ["the store's own indexes were made anew"]
+
+
+def _complaints(connection: sqlite3.Connection) -> list[str]:
+    try:
+        found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        return found + [f"row {row[1]} of {row[0]}" for row in connection.execute("PRAGMA foreign_key_check")]
+    except sqlite3.DatabaseError as error:
+        return [str(error)]
+
+
+def _mend_records(connection: sqlite3.Connection) -> Iterator[str]:
+    """Forget what is damaged in the records of files and failures, so that the next ingest reads those files again."""
+    failures, files = list(damaged_failures(connection)), list(damaged_files(connection))
+    with transaction(connection):
+        for number, _ in failures:
+            connection.execute("DELETE FROM failures WHERE number = ?", (number,))
+        for number, _ in files:
+            connection.execute("UPDATE files SET hash = NULL, failed_hash = NULL WHERE number = ?", (number,))
+            connection.execute("UPDATE files SET ingested_at = ? WHERE number = ?", (now(), number))
+            reseal_file(connection, number)
+            # Where not even the path can be trusted, its documents are gone already.
+            query = "DELETE FROM files WHERE number = ? AND number NOT IN (SELECT file FROM documents)"
+            connection.execute(query, (number,))
+        query = "SELECT ifnull(max(number), 0) FROM documents UNION ALL SELECT ifnull(max(last), 0) FROM sieves"
+        last = max(row[0] for row in connection.execute(query))
+        connection.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'documents'", (last,))
+        connection.execute(
+            "INSERT INTO sqlite_sequence SELECT 'documents', ?"
+            " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'documents')",
+            (last,),
+        )
+    for _, source in files:
+        yield f"the record of the file '{source}' was renewed; the next ingest reads it again"
+    for _, source in failures:
+        yield f"the record of the failure of '{source}' was dropped"
 
 
 def _drop_damaged(writer: Writer) -> list[str]:
@@ -126,7 +170,10 @@ def _rebuild_arrays(writer: Writer, encoder: Callable[[], Encoder], listener: Li
                     writer.adopt(model)
                 encoded = iter([row_of(each) for each in model.encode_tokens(texts)])
                 listener(ChunksEmbedded(len(texts), 0))
-            rows = [old.read(rows_of[number]) if text is None else next(encoded, empty_row()) for number, text in batch]
+            rows = [
+                old.read(rows_of[number], checked=False) if text is None else next(encoded, empty_row())
+                for number, text in batch
+            ]
             count_pieces(frequency, (row.pieces for row in rows), 1)
             fresh.append([number for number, _ in batch], rows)
             kept += len(batch) - len(texts)

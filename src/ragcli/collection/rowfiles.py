@@ -4,7 +4,8 @@
 (see `ragcli.index.dense`), `rows.ids` has its number, and `tokens.offsets` says where its tokens lie in
 `tokens.bits` (the signs of the token vectors) and `tokens.ids` (the word pieces, from which document frequencies
 are counted when chunks come and go). Rows are appended in order of numbers, so `rows.ids` ascends and a number's
-row is found by bisection.
+row is found by bisection. `rows.sums` has three checksums of each row, so that the few rows which decide a query can
+be checked when they are read: nobody reads all of an array to ask one question.
 
 A writer appends, syncs, and only then commits in the store how many rows there are. Each stretch between two
 commits gets a checksum, so every committed byte can be verified and none is hashed twice.
@@ -23,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragcli.collection.generation import Generation, edition_name
+from ragcli.collection.rows import IntArray, Row, empty_row, sums_of
 from ragcli.collection.schema import DIGEST
 from ragcli.errors import CollectionError
 from ragcli.index.arrays import RowWriter, SpanReader, open_rows, row_bytes
@@ -31,12 +33,8 @@ from ragcli.index.tokens import pack_signs
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ragcli.models.protocols import Encoding
-
 Numbers = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int32]
-SignArray = npt.NDArray[np.uint8]
+SumArray = npt.NDArray[np.uint32]
 AnyArray = npt.NDArray[Any]
 
 
@@ -87,16 +85,8 @@ class Segment:
     checksum: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """What the arrays hold of one chunk: vector (d,), token signs (t, ceil(d/8)), word pieces (t,)."""
-
-    vector: FloatArray
-    bits: SignArray
-    pieces: IntArray
-
-
 NUMBERS: Final = ArrayFile("rows", ".ids", "<i8", (), "chunk")
+SUMS: Final = ArrayFile("rows", ".sums", "<u4", (3,), "chunk")
 OFFSETS: Final = ArrayFile("tokens", ".offsets", "<i8", (), "bound")
 PIECES: Final = ArrayFile("tokens", ".ids", "<i4", (), "token")
 STEMS: Final = ("rows", "vectors", "tokens")
@@ -121,22 +111,12 @@ def array_files(record: Generation) -> tuple[ArrayFile, ...]:
     """The arrays of a collection in that state; only the numbers when it has no encoder."""
     if not record.dimension:
         return (NUMBERS,)
-    files = (NUMBERS, vector_file(record.dimension), sign_file(record.dimension), OFFSETS, PIECES)
+    files = (NUMBERS, SUMS, vector_file(record.dimension), sign_file(record.dimension), OFFSETS, PIECES)
     return (*files, bit_file(record.dimension)) if record.keeps_bits else files
 
 
-def row_of(encoding: Encoding) -> Row:
-    """What is kept of a chunk's encoding."""
-    return Row(
-        np.asarray(encoding.vector, np.float32),
-        pack_signs(np.asarray(encoding.tokens, np.float32)),
-        np.asarray(encoding.token_ids, np.int32),
-    )
-
-
-def empty_row() -> Row:
-    """The row of a chunk in a collection without an encoder."""
-    return Row(np.empty(0, np.float32), np.empty((0, 0), np.uint8), np.empty(0, np.int32))
+class DamagedRow(CollectionError):
+    """A row of the arrays is not what was written. What needs it can be embedded anew."""
 
 
 class StoredRows:
@@ -149,10 +129,31 @@ class StoredRows:
         self._dimension = record.dimension
         self._readers: dict[str, int] = {}
 
-    def read(self, row: int) -> Row:
-        """One row. CollectionError if the files do not reach so far."""
+    def read(self, row: int, *, checked: bool = True) -> Row:
+        """One row. DamagedRow if the files do not reach so far, or, `checked`, if it is not what was written."""
         if not self._dimension:
             return empty_row()
+        found = self._read(row)
+        if checked and sums_of(int(self.block(NUMBERS, row, 1)[0]), found) != tuple(self._sums(row)):
+            raise DamagedRow(
+                f"Row {row} of the arrays in {self._folder} is damaged; `ragcli collections verify` says more."
+            )
+        return found
+
+    def sums(self, first: int, count: int) -> SumArray:
+        """What the checksums (count, 3) of some rows must be, made anew from the rows."""
+        numbers = self.block(NUMBERS, first, count).tolist()
+        found = [sums_of(number, self._read(first + at)) for at, number in enumerate(numbers)]
+        return np.asarray(found, np.uint32).reshape(count, 3)
+
+    def unsound(self, first: int, count: int) -> npt.NDArray[np.bool_]:
+        """(count,) which of some rows are not what their checksums say."""
+        if not self._dimension:
+            return np.zeros(count, np.bool_)
+        differ: npt.NDArray[np.bool_] = (self.sums(first, count) != self.block(SUMS, first, count)).any(axis=1)
+        return differ
+
+    def _read(self, row: int) -> Row:
         start, stop = self._bounds(row)
         bits = bit_file(self._dimension)
         return Row(
@@ -174,16 +175,22 @@ class StoredRows:
             if file.name not in self._readers:
                 self._readers[file.name] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             data = os.pread(self._readers[file.name], size * count, size * first)
-        except (OSError, OverflowError, ValueError) as error:
+        except OSError as error:
             raise CollectionError(f"{path} cannot be read: {error}.") from error
-        if len(data) < size * count:
-            raise CollectionError(f"{path} is damaged; `ragcli collections verify` says more.")
+        except (OverflowError, ValueError, MemoryError):
+            data = b""
+        if count < 0 or len(data) < size * count:
+            raise DamagedRow(f"{path} is damaged; `ragcli collections verify` says more.")
         return np.frombuffer(data, file.dtype).reshape(count, *file.shape)
 
     def close(self) -> None:
         """Close the files."""
         while self._readers:
             os.close(self._readers.popitem()[1])
+
+    def _sums(self, row: int) -> list[int]:
+        found: list[int] = self.block(SUMS, row, 1)[0].tolist()
+        return found
 
     def _bounds(self, row: int) -> tuple[int, int]:
         start, stop = self.block(OFFSETS, row, 2).tolist()
@@ -228,8 +235,11 @@ class RowFiles(StoredRows):
             vectors = np.stack([row.vector for row in rows])
             self._put(vector_file(self._dimension), vectors)
             self._put(sign_file(self._dimension), pack_signs(vectors))
+            kept = bits in self._files
+            sums = [sums_of(number, row, bits=kept) for number, row in zip(numbers, rows, strict=True)]
+            self._put(SUMS, np.asarray(sums, np.uint32))
             self._put(PIECES, np.concatenate([row.pieces for row in rows]))
-            if bits in self._files:
+            if kept:
                 self._put(bits, np.concatenate([row.bits for row in rows]))
             ends = self.tokens + np.cumsum([len(row.pieces) for row in rows], dtype=np.int64)
             self._put(OFFSETS, ends)
@@ -239,12 +249,17 @@ class RowFiles(StoredRows):
         self.rows += len(numbers)
 
     def copy(self, other: StoredRows, first: int, keep: npt.NDArray[np.bool_]) -> None:
-        """Append those rows of another edition, from row `first` on, that `keep` (n,) says to keep."""
+        """Append those rows of another edition, from row `first` on, that `keep` (n,) says to keep.
+
+        DamagedRow if one of them is not what was written: a copy would get a checksum that says it was.
+        """
         count = len(keep)
         numbers = other.block(NUMBERS, first, count)[keep]
         if not len(numbers):
             return
         if self._dimension:
+            if (other.unsound(first, count) & keep).any():
+                raise DamagedRow("The arrays are damaged; `ragcli collections verify` says more.")
             bounds = other.block(OFFSETS, first, count + 1)
             lengths, start, stop = np.diff(bounds), int(bounds[0]), int(bounds[-1])
             of_kept = np.repeat(keep, lengths)

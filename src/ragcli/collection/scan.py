@@ -20,6 +20,7 @@ from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import SourceFile
 from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_gone, known_file
 from ragcli.collection.generation import now
+from ragcli.collection.seals import reseal_file
 from ragcli.collection.store import transaction
 from ragcli.records import Failure
 
@@ -128,7 +129,11 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
 
 def _settled(known: KnownFile, seen: tuple[int, int, int]) -> bool:
     # A write within the clock's grain of the last one may leave the same times.
-    recorded = datetime.fromisoformat(known.ingested_at).timestamp() * 1e9
+    # Only this asks what the clock said: if it said something odd, the file is read once more, and no harm is done.
+    try:
+        recorded = datetime.fromisoformat(known.ingested_at).timestamp() * 1e9
+    except (ValueError, TypeError, OverflowError):
+        return False
     return max(seen[1:]) < recorded - _SETTLED_NS
 
 
@@ -183,3 +188,5 @@ def refresh_times(connection: sqlite3.Connection, touched: Sequence[tuple[KnownF
                 "UPDATE files SET mtime_ns = ?, ctime_ns = ?, ingested_at = ? WHERE number = ?",
                 ((file.mtime_ns, file.ctime_ns, now(), known.number) for known, file in touched),
             )
+            for known, _ in touched:
+                reseal_file(connection, known.number)

@@ -9,17 +9,23 @@ Chunk numbers come from the generation's counter and are never given twice, not 
 index and `rows.ids` know a chunk by its number alone. Which row of the arrays a chunk has is not said here:
 `rows.ids` ascends, so the row is found by bisection and compaction changes no table.
 
-Columns named `seal` are hashes over what stands beside them, because SQLite notices damage to its structure and
-not to its content. Those of chunks, texts and generations are checked whenever they are read, so damaged text is
-never shown; the others by `verify`.
+Columns named `seal`, `card` and `frame` are hashes over what stands beside them (see `seals`). Those of chunks,
+texts, cards, frames and generations are checked whenever they are read, so what is damaged is never shown; the
+others by `verify`.
+
+Format 3 has, over format 2, the seals of files and failures, cards and frames, and the array `rows.sums`; `upgrade`
+adds them.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The on-disk format this code writes; kept in the database's user_version."""
+
+OLDEST: Final = 2
+"""The oldest format that `upgrade` can bring to this one."""
 
 APPLICATION_ID: Final = 0x72616763
 """Marks the database as ours ("ragc"), as SQLite's file header foresees."""
@@ -81,7 +87,8 @@ CREATE TABLE files (
   engine TEXT,
   failed_hash BLOB,
   failed_with TEXT,
-  ingested_at TEXT NOT NULL
+  ingested_at TEXT NOT NULL,
+  seal BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX files_hash ON files (hash);
 
@@ -90,7 +97,8 @@ CREATE TABLE failures (
   file INTEGER NOT NULL REFERENCES files ON DELETE CASCADE,
   source TEXT NOT NULL,
   reason TEXT NOT NULL,
-  failed_at TEXT NOT NULL
+  failed_at TEXT NOT NULL,
+  seal BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX failures_file ON failures (file);
 
@@ -109,7 +117,8 @@ CREATE TABLE documents (
   pages INTEGER NOT NULL,
   chunks INTEGER NOT NULL,
   ingested_at TEXT NOT NULL,
-  seal BLOB NOT NULL
+  seal BLOB NOT NULL,
+  card BLOB NOT NULL DEFAULT x''
 );
 CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''));
 
@@ -119,7 +128,8 @@ CREATE TABLE layouts (
   headings TEXT NOT NULL,
   spans TEXT NOT NULL,
   joins BLOB NOT NULL,
-  seal BLOB NOT NULL
+  seal BLOB NOT NULL,
+  frame BLOB NOT NULL DEFAULT x''
 );
 
 CREATE TABLE pieces (

@@ -12,23 +12,28 @@ already dropped. `rows` says which numbers this state knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragcli.collection import catalogue
 from ragcli.collection.catalogue import DocumentRow, DocumentText
 from ragcli.collection.generation import read_generation
 from ragcli.collection.lock import take_readers_lock
 from ragcli.collection.store import explained, open_for_reading, reading
-from ragcli.errors import MissingCollection
+from ragcli.errors import CollectionError, MissingCollection
 from ragcli.records import CollectionSettings, StoredChunk
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from ragcli.collection.rowfiles import FloatArray, IntArray, Numbers, SignArray
+    import numpy as np
+    import numpy.typing as npt
+
+    from ragcli.collection.rowfiles import Numbers
+    from ragcli.collection.rows import FloatArray, IntArray, SignArray
     from ragcli.collection.verification import Problem
     from ragcli.index.lexical import LexicalIndex
     from ragcli.index.tfidf import TfidfReader
@@ -93,6 +98,37 @@ class Snapshot:
         return sign_file(self.record.dimension).open(self.folder, self.record)
 
     @cached_property
+    def _sums(self) -> npt.NDArray[np.uint32]:
+        from ragcli.collection.rowfiles import SUMS
+
+        return SUMS.open(self.folder, self.record)
+
+    def check_vectors(self, rows: Iterable[int]) -> None:
+        """CollectionError if the vector of one of these rows is not what was written, or is another chunk's."""
+        import numpy as np
+
+        if self.record.dimension:
+            vectors = self.vectors.view(np.ndarray)
+            self._check((row, vectors[row], 0) for row in rows)
+
+    def _check_tokens(self, rows: Sequence[int], bits: SignArray, counts: Sequence[int]) -> None:
+        ends = list(accumulate(counts, initial=0))
+        self._check((row, bits[start:stop], 1) for row, (start, stop) in zip(rows, pairwise(ends), strict=True))
+
+    def _check(self, parts: Iterable[tuple[int, npt.NDArray[Any], int]]) -> None:
+        import numpy as np
+
+        from ragcli.collection.rows import checksum
+
+        # A row of an array that is known to be mapped takes five times as long.
+        numbers, sums = self.row_numbers.view(np.ndarray), self._sums.view(np.ndarray)
+        if any(checksum(int(numbers[row]), part) != sums[row, column] for row, part, column in parts):
+            raise CollectionError(
+                f"The vectors of the collection '{self.collection}' are damaged;"
+                f" `ragcli collections verify {self.collection} --repair` makes them anew."
+            )
+
+    @cached_property
     def row_numbers(self) -> Numbers:
         """(rows,) the chunk number of each row, ascending."""
         from ragcli.collection.rowfiles import NUMBERS
@@ -115,7 +151,8 @@ class Snapshot:
         record = self.record
         if not (record.keeps_bits and record.rows and record.dimension):
             return None
-        return TokenReader(bit_file(record.dimension).spans(self.folder, record), OFFSETS.open(self.folder, record))
+        bits = bit_file(record.dimension).spans(self.folder, record)
+        return TokenReader(bits, OFFSETS.open(self.folder, record), self._check_tokens)
 
     @cached_property
     def token_frequency(self) -> IntArray:

@@ -10,8 +10,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from os import fsencode
 
-from ragcli.collection.drafts import Cut, Draft, SourceFile, drop_document, first_free, put_chunks, put_document, reseal
+from ragcli.collection.drafts import Cut, Draft, SourceFile, drop_document, first_free, put_chunks, put_document
 from ragcli.collection.generation import now
+from ragcli.collection.seals import card_of, failure_seal, reseal, reseal_file
 from ragcli.collection.texts import clean
 
 
@@ -76,9 +77,9 @@ def take_step(connection: sqlite3.Connection, step: Step) -> list[int]:
         put_chunks(connection, step.number, step.cut, table="next_chunks")
         return []
     if isinstance(step, DocumentLost):
-        connection.execute(
-            "UPDATE files SET hash = NULL WHERE number = (SELECT file FROM documents WHERE number = ?)", (step.number,)
-        )
+        (file,) = connection.execute("SELECT file FROM documents WHERE number = ?", (step.number,)).fetchone()
+        connection.execute("UPDATE files SET hash = NULL WHERE number = ?", (file,))
+        reseal_file(connection, file)
         return drop_document(connection, step.number)
     if isinstance(step, FileDone):
         return _finish_file(connection, step)
@@ -133,6 +134,7 @@ def _move_file(connection: sqlite3.Connection, step: FileMoved) -> None:
         "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ? WHERE number = ?",
         (fsencode(file.path), clean(file.source), file.size, file.mtime_ns, file.ctime_ns, step.number),
     )
+    reseal_file(connection, step.number)
     # Documents that are records are called by their ids and keep them.
     row = connection.execute(
         "SELECT number, source FROM documents WHERE file = ? AND record_id IS NULL", (step.number,)
@@ -141,6 +143,9 @@ def _move_file(connection: sqlite3.Connection, step: FileMoved) -> None:
         source = first_free(connection, "source", [clean(file.source), clean(file.path)])
         connection.execute("UPDATE documents SET source = ? WHERE number = ?", (source, row[0]))
         reseal(connection, row[0])
+    for document in _documents_of(connection, step.number):
+        card = card_of(connection, document)
+        connection.execute("UPDATE documents SET card = ? WHERE number = ?", (card, document))
 
 
 def _documents_of(connection: sqlite3.Connection, file: int) -> list[int]:
@@ -169,7 +174,7 @@ def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: boo
             now(),
         ),
     )
-    return _file_number(connection, file)
+    return _sealed_file(connection, file)
 
 
 def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_with: str | None) -> int:
@@ -188,18 +193,21 @@ def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_wi
             now(),
         ),
     )
-    return _file_number(connection, file)
+    return _sealed_file(connection, file)
 
 
-def _file_number(connection: sqlite3.Connection, file: SourceFile) -> int:
+def _sealed_file(connection: sqlite3.Connection, file: SourceFile) -> int:
+    """Seal the record of a file that was just written; its number."""
     number: int = connection.execute("SELECT number FROM files WHERE path = ?", (fsencode(file.path),)).fetchone()[0]
+    reseal_file(connection, number)
     return number
 
 
 def _put_failures(connection: sqlite3.Connection, file: int, failures: Iterable[tuple[str, str]]) -> None:
     connection.execute("DELETE FROM failures WHERE file = ?", (file,))
     at = now()
+    rows = ((file, clean(source), clean(reason), at) for source, reason in failures)
     connection.executemany(
-        "INSERT INTO failures (file, source, reason, failed_at) VALUES (?, ?, ?, ?)",
-        ((file, clean(source), clean(reason), at) for source, reason in failures),
+        "INSERT INTO failures (file, source, reason, failed_at, seal) VALUES (?, ?, ?, ?, ?)",
+        ((*row, failure_seal(*row)) for row in rows),
     )

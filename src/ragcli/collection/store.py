@@ -16,7 +16,7 @@ from typing import Final
 from urllib.parse import quote
 
 from ragcli.collection.names import STORE
-from ragcli.collection.schema import APPLICATION_ID, FORMAT, SCHEMA
+from ragcli.collection.schema import APPLICATION_ID, FORMAT, OLDEST, SCHEMA
 from ragcli.errors import CollectionError, MissingCollection
 
 BUSY_MS: Final = 10_000
@@ -38,12 +38,13 @@ def create_store(folder: Path) -> sqlite3.Connection:
     return connection
 
 
-def open_for_writing(folder: Path) -> sqlite3.Connection:
+def open_for_writing(folder: Path, *, any_format: bool = False) -> sqlite3.Connection:
     """The store for its one writer, who holds the lock. CollectionError if it is damaged or of another format."""
     with explained(folder):
         connection = _connect(_existing(folder), "rw")
         try:
-            _check_format(connection, folder)
+            if not any_format:
+                _check_format(connection, folder)
             _for_writing(connection)
         except BaseException:
             connection.close()
@@ -117,17 +118,34 @@ def _for_writing(connection: sqlite3.Connection) -> None:
 
 def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    version = stored_format(connection)
     if application != APPLICATION_ID:
         raise CollectionError(
             f"{folder / STORE} is not a ragcli collection; move it away or use another data directory."
         )
-    if version != FORMAT:
-        age = "a newer" if version > FORMAT else "an older"
+    if version == FORMAT:
+        return
+    told = f"The collection at {folder} has format {version}, from"
+    if version > FORMAT:
         raise CollectionError(
-            f"The collection at {folder} has format {version}, from {age} ragcli; this one reads format {FORMAT}."
-            " Use that version, or delete the collection and ingest again."
+            f"{told} a newer ragcli; this one reads format {FORMAT}. Update ragcli, or make the collection anew:"
+            f" `ragcli collections delete {folder.name}`, then ingest the documents again."
         )
+    if version >= OLDEST:
+        raise CollectionError(
+            f"{told} an older ragcli; `ragcli collections show {folder.name}` brings it up to date, where its folder"
+            " can be written."
+        )
+    raise CollectionError(
+        f"{told} an older ragcli, and this one can bring collections up to date from format {OLDEST} on. Make it"
+        f" anew: `ragcli collections delete {folder.name}`, then ingest the documents again."
+    )
+
+
+def stored_format(connection: sqlite3.Connection) -> int:
+    """The format that the store says it has."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _log_waits(path: Path) -> bool:

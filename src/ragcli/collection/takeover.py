@@ -21,7 +21,7 @@ from ragcli.records import Chunk, Document
 if TYPE_CHECKING:
     from ragcli.collection.collection import Collection
     from ragcli.collection.drafts import SourceFile
-    from ragcli.collection.rowfiles import FloatArray, Row
+    from ragcli.collection.rows import FloatArray, Row
     from ragcli.collection.steps import Step
     from ragcli.collection.writer import Writer
     from ragcli.models.protocols import Encoder
@@ -154,7 +154,7 @@ class _Import:
     def _rows(self, inputs: list[str], positions: list[int]) -> list[Row]:
         import numpy as np
 
-        from ragcli.collection.rowfiles import Row, empty_row, row_of
+        from ragcli.collection.rows import Row, empty_row, row_of
 
         if self._model is not None:
             rows = [row_of(encoding) for encoding in self._model.encode_tokens(inputs)]

@@ -13,10 +13,10 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from hashlib import blake2b
 from typing import Any, Final
 
-from ragcli.collection.schema import DIGEST, PIECE
+from ragcli.collection.schema import PIECE
+from ragcli.collection.seals import frame_seal, text_seal
 from ragcli.errors import CollectionError
 from ragcli.records import Document, Heading, PageSpan
 
@@ -38,20 +38,11 @@ def write_text(connection: sqlite3.Connection, number: int, document: Document) 
         ((number, at // PIECE, text[at : at + PIECE]) for at in range(0, len(text), PIECE)),
     )
     connection.execute("INSERT INTO squeezed (document, text) VALUES (?, ?)", (number, squeeze(text)))
+    layout = encode_layout(document)
     connection.execute(
-        "INSERT INTO layouts (document, pages, headings, spans, joins, seal) VALUES (?, ?, ?, ?, ?, ?)",
-        (number, *encode_layout(document), text_seal(text)),
+        "INSERT INTO layouts (document, pages, headings, spans, joins, seal, frame) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, *layout, text_seal(text), frame_seal(number, *layout)),
     )
-
-
-def text_seal(text: str) -> bytes:
-    """The hash that a document's text is checked against when it is read whole."""
-    return blake2b(text.encode(), digest_size=DIGEST).digest()
-
-
-def chunk_seal(place: Sequence[object], text: str) -> bytes:
-    """The hash that a chunk is checked against when it is read: over its row and its text."""
-    return blake2b(json.dumps([*place, text]).encode(), digest_size=8).digest()
 
 
 def checked_text(connection: sqlite3.Connection, number: int, seal: bytes) -> str:
@@ -60,6 +51,12 @@ def checked_text(connection: sqlite3.Connection, number: int, seal: bytes) -> st
     if text_seal(text) != seal:
         raise CollectionError(f"The text of document {number} is damaged; `ragcli collections verify` says more.")
     return text
+
+
+def check_frame(number: int, layout: tuple[str, str, str, bytes], frame: bytes) -> None:
+    """CollectionError if a document's pages, headings, spans and joins are not what was stored."""
+    if frame_seal(number, *layout) != frame:
+        raise CollectionError(f"The pages of document {number} are damaged; `ragcli collections verify` says more.")
 
 
 def encode_layout(document: Document) -> tuple[str, str, str, bytes]:
@@ -85,22 +82,17 @@ def read_slice(connection: sqlite3.Connection, number: int, start: int, stop: in
     return "".join(text for (text,) in rows)[start - first * PIECE : stop - first * PIECE]
 
 
-def read_joins(connection: sqlite3.Connection, number: int) -> tuple[int, ...]:
-    """Offsets of a document's resolved line-end hyphens."""
-    row = connection.execute("SELECT joins FROM layouts WHERE document = ?", (number,)).fetchone()
-    return unpack_integers(row[0]) if row else ()
-
-
 def read_document(connection: sqlite3.Connection, number: int) -> Document:
     """The document as its reader gave it, without parsing its file again. CollectionError if it is damaged."""
     row = connection.execute(
-        "SELECT d.kind, d.record_id, d.title, d.metadata, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal"
-        " FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
+        "SELECT d.kind, d.record_id, d.title, d.metadata, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal,"
+        " l.frame FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
         (number,),
     ).fetchone()
     if row is None:
         raise CollectionError(f"Document {number} is missing from the store; `ragcli collections verify` says more.")
-    kind, record_id, title, metadata, warnings, pages, headings, spans, joins, seal = row
+    kind, record_id, title, metadata, warnings, pages, headings, spans, joins, seal, frame = row
+    check_frame(number, (pages, headings, spans, joins), frame)
     try:
         return Document(
             text=checked_text(connection, number, seal),

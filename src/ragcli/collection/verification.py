@@ -18,11 +18,11 @@ from typing import Final, Literal
 import numpy as np
 
 from ragcli.collection.array_checks import check_arrays
-from ragcli.collection.drafts import seal_document
 from ragcli.collection.generation import Generation
 from ragcli.collection.manifest import MANIFEST, manifest
+from ragcli.collection.seals import card_of, chunk_seal, failure_seal, frame_seal, seal_document, seal_file
 from ragcli.collection.sieves import damaged_sieves
-from ragcli.collection.texts import checked_text, chunk_seal
+from ragcli.collection.texts import checked_text
 from ragcli.errors import RagcliError
 
 Part = Literal["store", "sieves", "arrays", "lexical", "tfidf", "manifest"]
@@ -69,25 +69,62 @@ def _check_store(_folder: Path, connection: sqlite3.Connection, record: Generati
             yield f"there are {there:,} {table} in the store, and its record says {counted:,}"
     for number, source in damaged_documents(connection):
         yield f"the document '{source}' (number {number}) is damaged in the store"
+    for number, source in damaged_files(connection):
+        yield f"the record of the file '{source}' (number {number}) is damaged in the store"
+    for number, source in damaged_failures(connection):
+        yield f"the record of the failure of '{source}' (number {number}) is damaged in the store"
+    yield from _check_counter(connection)
+
+
+def _check_counter(connection: sqlite3.Connection) -> Iterator[str]:
+    """Sieves cover documents by their numbers, so a number given twice would be one that exact search passes over."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
+    (last,) = connection.execute(
+        "SELECT max(ifnull((SELECT max(number) FROM documents), 0), ifnull((SELECT max(last) FROM sieves), 0))"
+    ).fetchone()
+    if last > (row[0] if row is not None else 0):
+        yield "store.db: the last number that a document had is lost"
+
+
+def damaged_files(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """(number, source) of the files whose record is not what was stored."""
+    for number, source, seal in connection.execute("SELECT number, source, seal FROM files").fetchall():
+        if seal_file(connection, number) != seal:
+            yield number, source
+
+
+def damaged_failures(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
+    """(number, source) of the failures whose record is not what was stored."""
+    for number, *row, seal in connection.execute("SELECT number, file, source, reason, failed_at, seal FROM failures"):
+        if failure_seal(*row) != seal:
+            yield number, row[1]
 
 
 def damaged_documents(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """(number, source) of the documents whose text, chunks or other data are not what was stored."""
     rows = connection.execute(
-        "SELECT d.number, d.source, d.seal, d.characters, d.chunks, l.seal FROM documents d"
+        "SELECT d.number, d.source, d.seal, d.card, d.characters, d.chunks, l.seal FROM documents d"
         " LEFT JOIN layouts l ON l.document = d.number ORDER BY d.number"
     ).fetchall()
-    for number, source, seal, characters, chunks, text in rows:
+    for number, source, seal, card, characters, chunks, text in rows:
         try:
             whole = checked_text(connection, number, text)
             if (
                 seal_document(connection, number) != seal
+                or card_of(connection, number) != card
+                or not _frame_fits(connection, number)
                 or len(whole) != characters
                 or not _chunks_fit(connection, number, whole, chunks)
             ):
                 yield number, source
         except (RagcliError, sqlite3.Error, ValueError, TypeError):
             yield number, source
+
+
+def _frame_fits(connection: sqlite3.Connection, document: int) -> bool:
+    query = "SELECT pages, headings, spans, joins, frame FROM layouts WHERE document = ?"
+    *layout, frame = connection.execute(query, (document,)).fetchone()
+    return bool(frame_seal(document, *layout) == frame)
 
 
 def _chunks_fit(connection: sqlite3.Connection, document: int, text: str, count: int) -> bool:
@@ -166,6 +203,10 @@ def _check_manifest(folder: Path, connection: sqlite3.Connection, record: Genera
         generation = stated["generation"]
     except (OSError, ValueError, TypeError, LookupError) as error:
         yield f"{MANIFEST} cannot be read ({error})"
+        return
+    if isinstance(generation, int) and generation > record.generation:
+        # A torn log makes SQLite fall back to the commit before it, which is whole, and says nothing.
+        yield f"the store has gone back to generation {record.generation}; {MANIFEST} tells of {generation}"
         return
     # A writer that was killed before its end leaves the manifest of an earlier generation; that is no damage.
     if generation == record.generation and {**stated, "ragcli": ""} != {**manifest(connection, record), "ragcli": ""}:

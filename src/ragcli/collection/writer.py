@@ -34,7 +34,8 @@ from ragcli.collection.generation import (
     write_generation,
 )
 from ragcli.collection.lock import no_readers, writer_lock
-from ragcli.collection.rowfiles import IntArray, Row, RowFiles, Segment
+from ragcli.collection.rowfiles import DamagedRow, RowFiles, Segment
+from ragcli.collection.rows import IntArray, Row
 from ragcli.collection.steps import Step, cuts_of, switch_tables, take_step
 from ragcli.collection.store import explained, open_for_writing, transaction
 from ragcli.collection.uninterrupted import uninterrupted
@@ -158,7 +159,9 @@ class Writer:
             if found is not None:
                 row = self.rows.find(found[0])
                 if row is not None:
-                    return self.rows.read(row)
+                    # A damaged row is embedded anew rather than handed on.
+                    with suppress(DamagedRow):
+                        return self.rows.read(row)
         return self._spare(digest)
 
     def commit(self, steps: Sequence[Step]) -> Generation:
@@ -216,7 +219,9 @@ class Writer:
 
     def pay_lexical_debts(self) -> None:
         """Take dead chunks out of the lexical index, unless a reader may still want them."""
-        numbers = [row[0] for row in self.connection.execute("SELECT number FROM lexical_deletes")]
+        # Never a chunk that is here, whatever a damaged list of debts may say.
+        query = "SELECT number FROM lexical_deletes WHERE number NOT IN (SELECT number FROM chunks)"
+        numbers = [row[0] for row in self.connection.execute(query)]
         if not numbers:
             return
         with no_readers(self.folder) as alone:

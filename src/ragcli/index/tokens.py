@@ -14,7 +14,7 @@ floats.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -59,18 +59,23 @@ class Spans(Protocol):
 class TokenReader:
     """Packed tokens of many chunks: row r owns the stretch `offsets[r]:offsets[r + 1]` of `bits`.
 
-    `offsets` (rows + 1,) may be a memory map; only what is asked for is read.
+    `offsets` (rows + 1,) may be a memory map; only what is asked for is read. `check` is given the rows, their bits
+    one after another and how many each has, and raises if they are not what was written.
     """
 
     bits: Spans
     offsets: IntArray
+    check: Callable[[Sequence[int], Bits, Sequence[int]], None] | None = None
 
     def gather(self, rows: Sequence[int] | IntArray) -> tuple[Bits, IntArray]:
         """The bits of the given rows one after another, and the number of tokens of each."""
         wanted = np.asarray(rows, np.int64)
         offsets = np.asarray(self.offsets)
         starts, stops = offsets[wanted], offsets[wanted + 1]
-        return self.bits.read(starts.tolist(), stops.tolist()), stops - starts
+        bits, counts = self.bits.read(starts.tolist(), stops.tolist()), stops - starts
+        if self.check is not None:
+            self.check(wanted.tolist(), bits, counts.tolist())
+        return bits, counts
 
 
 @dataclass(frozen=True, slots=True)

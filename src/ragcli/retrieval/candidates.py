@@ -82,8 +82,12 @@ def _near_rows(snapshot: Snapshot, vector: FloatArray, depth: int) -> npt.NDArra
     from ragcli.index.dense import SIGNS_FROM, top_rows, top_rows_by_signs
 
     if len(snapshot.vectors) < SIGNS_FROM:
-        return top_rows(snapshot.vectors, vector, depth, snapshot.dead)[0]
-    return top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
+        rows = top_rows(snapshot.vectors, vector, depth, snapshot.dead)[0]
+    else:
+        rows = top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
+    # A damaged vector may be nearest to everything.
+    snapshot.check_vectors(rows.tolist())
+    return rows
 
 
 def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> Numbers:
@@ -144,6 +148,7 @@ def _stage_scores(
     rows: npt.NDArray[np.int64],
 ) -> StageScores:
     if stage == "dense":
+        snapshot.check_vectors(rows.tolist())
         return np.asarray(snapshot.vectors[rows] @ question.vector, dtype=np.float64)
     if stage == "bm25":
         return np.asarray(

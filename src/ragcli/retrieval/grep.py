@@ -107,7 +107,7 @@ def _document_hits(
         if place is None or (place in taken and not request.every):
             continue
         taken.add(place)
-        chunk = document.chunks[place]
+        chunk = document.sound_chunk(place)
         low, high = max(0, start - request.context), min(len(text), end + request.context)
         page = next((span.number for span in document.pages if span.start <= start < span.end), chunk.page_start)
         yield GrepHit(

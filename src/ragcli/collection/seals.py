@@ -1,0 +1,103 @@
+"""Hashes over what stands in the store, by which damage is told from data.
+
+SQLite notices damage to its structure and not to its content. What a reader shows is sealed so that checking it costs
+little beside reading it: a chunk with its text, a whole text, a document's card (all that is said of it in a list or
+beside a hit), its frame (pages, headings, joins). What is only ever used to bring a collection up to date, the records
+of files and failures, is checked by `verify` alone.
+
+All of it is against accident. Nothing here defends against somebody who writes seals as well.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from hashlib import blake2b
+from typing import Final
+
+from ragcli.collection.schema import DIGEST
+
+CARD: Final = (
+    "d.number, d.id, d.source, f.path, d.record_id, d.kind, d.title, d.characters, d.pages, d.ingested_at,"
+    " d.warnings, d.metadata"
+)
+"""What the card of a document is made of, from `documents d JOIN files f`; in this order for `card_seal`."""
+
+_SHORT: Final = 8
+
+
+def text_seal(text: str) -> bytes:
+    """The hash that a document's text is checked against when it is read whole."""
+    return blake2b(text.encode(), digest_size=DIGEST).digest()
+
+
+def chunk_seal(place: Sequence[object], text: str) -> bytes:
+    """The hash that a chunk is checked against when it is read: over its row and its text."""
+    return blake2b(json.dumps([*place, text]).encode(), digest_size=_SHORT).digest()
+
+
+def card_seal(card: Sequence[object]) -> bytes:
+    """The hash over the columns `CARD` of one document."""
+    return _short(card)
+
+
+def frame_seal(document: int, pages: str, headings: str, spans: str, joins: bytes) -> bytes:
+    """The hash over a document's layout as it is stored."""
+    return _short((document, pages, headings, spans, joins))
+
+
+def seal_document(connection: sqlite3.Connection, number: int) -> bytes:
+    """A hash over everything the store says of a document, but for its chunks, which have seals of their own."""
+    state = blake2b(digest_size=DIGEST)
+    for query in (
+        "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages,"
+        " ingested_at FROM documents WHERE number = ?",
+        "SELECT pages, headings, spans, hex(joins), hex(seal) FROM layouts WHERE document = ?",
+        "SELECT key, position, type, text, number FROM metadata WHERE document = ? ORDER BY key, position",
+        "SELECT text FROM squeezed WHERE document = ?",
+    ):
+        for row in connection.execute(query, (number,)):
+            state.update(json.dumps(row).encode())
+        state.update(b"\n")
+    return state.digest()
+
+
+def card_of(connection: sqlite3.Connection, number: int) -> bytes:
+    """The seal of a document's card as the store has it now."""
+    query = f"SELECT {CARD} FROM documents d JOIN files f ON f.number = d.file WHERE d.number = ?"  # noqa: S608
+    row = connection.execute(query, (number,)).fetchone()
+    return b"" if row is None else card_seal(row)
+
+
+def seal_file(connection: sqlite3.Connection, number: int) -> bytes:
+    """A hash over the record of a file."""
+    row = connection.execute(
+        "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
+        " FROM files WHERE number = ?",
+        (number,),
+    ).fetchone()
+    return b"" if row is None else _short(row)
+
+
+def failure_seal(file: int, source: str, reason: str, failed_at: str) -> bytes:
+    """A hash over the record of a failure."""
+    return _short((file, source, reason, failed_at))
+
+
+def reseal(connection: sqlite3.Connection, number: int) -> None:
+    """Renew the seals of a document that was just written."""
+    connection.execute(
+        "UPDATE documents SET seal = ?, card = ? WHERE number = ?",
+        (seal_document(connection, number), card_of(connection, number), number),
+    )
+
+
+def reseal_file(connection: sqlite3.Connection, number: int) -> None:
+    """Renew the seal of a file's record that was just written."""
+    connection.execute("UPDATE files SET seal = ? WHERE number = ?", (seal_file(connection, number), number))
+
+
+def _short(values: Sequence[object]) -> bytes:
+    plain = [value.hex() if isinstance(value, bytes) else value for value in values]
+    return blake2b(json.dumps(plain).encode(), digest_size=_SHORT).digest()
