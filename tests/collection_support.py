@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ragcli.collection import Collection, IngestOptions, IngestReport, ingest, ingest_jsonl
+from ragcli.documents import ReadOptions
 from ragcli.models.protocols import Encoding, FloatArray
 from ragcli.records import CollectionSettings
 
@@ -19,6 +20,7 @@ wormhole energy boundary throat geodesic leader election log term quorum sketch 
 stream value paper method result bound proof network latency cache server client index query passage
 """
 WORDS = tuple(_TOPICS.split())
+READ_HERE = ReadOptions(workers=0)
 
 
 @dataclass
@@ -81,9 +83,9 @@ def new_collection(tmp_path: Path, name: str = "papers", **settings: object) -> 
 def take_in(
     collection: Collection, *roots: Path, encoder: HashEncoder | None = None, **options: object
 ) -> IngestReport:
-    """Ingest with a fake encoder."""
+    """Ingest with a fake encoder. The files are ours, so they are read without a process of their own."""
     chosen = encoder or HashEncoder()
-    return ingest(collection, roots, lambda: chosen, IngestOptions(**options))  # type: ignore[arg-type]
+    return ingest(collection, roots, lambda: chosen, IngestOptions(**{"read": READ_HERE, **options}))  # type: ignore[arg-type]
 
 
 def take_in_records(
@@ -92,7 +94,7 @@ def take_in_records(
     """Ingest JSONL records from a stream with a fake encoder."""
     chosen = encoder or HashEncoder()
     lines = [json.dumps(record).encode() + b"\n" for record in records]
-    return ingest_jsonl(collection, lines, lambda: chosen)
+    return ingest_jsonl(collection, lines, lambda: chosen, IngestOptions(read=READ_HERE))
 
 
 def all_texts(collection: Collection) -> dict[str, str]:

@@ -11,6 +11,9 @@ from typing import Literal
 class ReadOptions:
     """How to read. Times are seconds, memory is bytes; `workers` None means one for each core.
 
+    No `workers` at all, 0, means to read in the caller's own process, where nothing limits time and memory and a crash
+    is the caller's: for files that one has made oneself, and for debugging.
+
     A document may take `timeout` and `timeout_per_page` for each of its pages, a scanned page that is to be read by
     OCR `timeout_per_ocr_page` more.
     """

@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, Final
+from typing import IO, Final
 
 from ragcli.documents.content import content_hash
 from ragcli.documents.jsonl import numbered_records
@@ -94,17 +94,29 @@ def _answer(header: Header, body: bytes, options: ReadOptions) -> Answer:
 
 
 def _file(path: Path, options: ReadOptions) -> Answer:
-    """The documents of one file, and the hash of the bytes that they were read from."""
-    said: dict[str, Any] = {"content": None}
-
-    def documents() -> Iterator[Document]:
-        data = load(path)
-        said["content"] = content_hash(data).hex()
-        yield parse(data, path, options, pages_known=partial(_allow, options))
-
     with _alarm(options):
-        items = list(caught(path, options, documents()))
-        return said, _packed(items, path, options)
+        items, content = read_whole(path, options, pages_known=partial(_allow, options))
+        return {"content": content.hex() if content is not None else None}, _packed(items, path, options)
+
+
+def read_whole(
+    path: Path, options: ReadOptions, *, pages_known: Callable[[int, int], None] | None = None
+) -> tuple[list[Document | Failure], bytes | None]:
+    """The documents of a file that is no JSONL, and the hash of the bytes that they were read from.
+
+    Whatever goes wrong becomes a Failure. `pages_known` as for `read.read_file`.
+    """
+    content: bytes | None = None
+    try:
+        data = load(path)
+        content = content_hash(data)
+        return [parse(data, path, options, pages_known=pages_known)], content
+    except RagcliError as error:
+        return [Failure(shown(path), str(error))], content
+    except MemoryError:
+        return [_too_large(path, options)], content
+    except Exception as error:  # one bad file never stops the rest
+        return [Failure(shown(path), f"{called(path)} cannot be read: {_reason(error)}.")], content
 
 
 def _lines(header: Header, body: bytes, options: ReadOptions) -> Answer:
@@ -122,18 +134,6 @@ def _lines(header: Header, body: bytes, options: ReadOptions) -> Answer:
         return {"failed": f"needs more memory than the {options.memory_limit >> 20} MB allowed"}, b""
     except Exception as error:
         return {"failed": f"cannot be read: {_reason(error)}"}, b""
-
-
-def caught(path: Path, options: ReadOptions, documents: Iterable[Document | Failure]) -> Iterator[Document | Failure]:
-    """The documents; an error becomes a Failure that names the file."""
-    try:
-        yield from documents
-    except RagcliError as error:
-        yield Failure(shown(path), str(error))
-    except MemoryError:
-        yield _too_large(path, options)
-    except Exception as error:  # one bad file never stops the rest
-        yield Failure(shown(path), f"{called(path)} cannot be read: {_reason(error)}.")
 
 
 def _packed(items: list[Document | Failure], path: Path, options: ReadOptions) -> bytes:

@@ -19,6 +19,7 @@ from typing import Final
 
 from ragcli.documents.batches import Batch, Overlong, Stream, batches
 from ragcli.documents.content import open_regular
+from ragcli.documents.jsonl import numbered_records
 from ragcli.documents.limits import LONGEST_LINE
 from ragcli.documents.options import ReadOptions, called, shown
 from ragcli.documents.pool import Answer, Death, Pool, Request
@@ -49,7 +50,10 @@ def read_files(paths: Iterable[Path], options: ReadOptions) -> Generator[Reading
     if it isn't; all others are lists. No more than a few files are read ahead. Closing the generator ends the
     workers, at once and in the middle of a document if need be.
     """
-    count = max(1, options.workers or os.cpu_count() or 1)
+    if options.workers == 0:
+        yield from _read_here(paths, options)
+        return
+    count = options.workers or os.cpu_count() or 1
     pool: Pool[Path] = Pool(count, asdict(options))
     try:
         for path in paths:
@@ -70,22 +74,35 @@ def read_lines(lines: Iterable[bytes] | Stream, name: str, options: ReadOptions)
 
     A bad line is a Failure that names `name` and the line's number. Closing the generator ends the worker.
     """
-    pool: Pool[Batch] = Pool(1, asdict(options))
+    pool: Pool[Batch] | None = Pool(1, asdict(options)) if options.workers != 0 else None
     try:
         for each in batches(lines):
             if isinstance(each, Overlong):
                 yield each.number, _overlong(each, name)
+            elif pool is None:
+                yield from numbered_records(each.lines, name, each.first)
             else:
                 yield from _batch(pool, each, name, options)
     finally:
-        pool.end()
+        if pool is not None:
+            pool.end()
+
+
+def _read_here(paths: Iterable[Path], options: ReadOptions) -> Iterator[Reading]:
+    from ragcli.documents.reader import read_whole
+
+    for path in paths:
+        if kind_of(path) == "jsonl":
+            yield Reading(path, _records(path, options))
+        else:
+            items, content = read_whole(path, options)
+            yield Reading(path, items, content)
 
 
 def _reading(path: Path, answer: Answer | Death, options: ReadOptions) -> Reading:
     if isinstance(answer, Death):
-        return Reading(
-            path, [Failure(shown(path), _obituary(called(path), answer, options, paged=kind_of(path) == "pdf"))]
-        )
+        reason = _obituary(called(path), answer, options, paged=kind_of(path) == "pdf")
+        return Reading(path, [Failure(shown(path), reason)])
     content = answer.header["content"]
     return Reading(path, unpacked(answer.body), bytes.fromhex(content) if content else None)
 
