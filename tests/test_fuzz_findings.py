@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 from scripts.fuzzing.targets import CHECKS
 
+from ragcli.config import load_config
 from ragcli.documents import chunk_document
 from ragcli.documents.graphemes import LONGEST
 from ragcli.documents.html import read_html
 from ragcli.documents.markdown import read_markdown
 from ragcli.documents.options import ReadOptions
 from ragcli.documents.pdf import read_pdf
-from ragcli.errors import DocumentError
+from ragcli.errors import ConfigError, DocumentError
 from ragcli.records import Document
 
 FOUND: dict[str, tuple[bytes, ...]] = {
@@ -32,6 +33,19 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b'{"text":"x","\\ud800":1}',
         b'{"text":"x","authors":["\\u0000"]}',
         '{"text":"x","date":"²⁰²¹"}'.encode(),
+    ),
+    "evaluation": (
+        b'{"query": "\\ude00", "relevant_ids": ["b"]}',
+        b'{"id": "\\ud800", "query": "x", "relevant_ids": ["\\udfff"]}',
+        b'{"query": "x", "relevant_ids": [' + b"1" * 5_000 + b"]}",
+    ),
+    "config": (
+        b"[query]\ntop = " + b"1" * 5_000,
+        b"[query]\ntop = 0x" + b"f" * 5_000,
+        b"[query]\npipeline = 0x" + b"f" * 5_000,
+        b"[defaults]\noverlap = 0x" + b"f" * 5_000,
+        b"[defaults]\nparse_timeout = inf",
+        "[query]\nreranker = '\u2028\u2028\u2028'\ntop = 0".encode(),
     ),
     "markdown": (
         b"---\na: !!timestamp x\n---\nx",
@@ -74,6 +88,18 @@ def test_front_matter_that_yaml_stumbles_over_stays_in_the_text() -> None:
     document = read_markdown(b"---\na: !!timestamp never\n---\nWords.\n", Path("a.md"))
     assert document.text == "---\na: !!timestamp never\n---\nWords.\n"
     assert any("front matter" in warning for warning in document.warnings)
+
+
+def test_a_large_configuration_made_to_be_slow_is_told_of_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "collections.toml"
+    file.write_text("".join(f"#a{number}\n" for number in range(100_000)) + "a = 1\n", encoding="utf-8")
+    start = time.perf_counter()
+    with pytest.raises(ConfigError, match="a is not a key"):
+        load_config(file)
+    file.write_text('a = """\n' + "a\n" * 100_000 + '"""\n', encoding="utf-8")
+    with pytest.raises(ConfigError, match="a is not a key"):
+        load_config(file)
+    assert time.perf_counter() - start < 10
 
 
 @pytest.mark.parametrize("letter", ["a\u0301", "a\u200d", "🇩🇪", "\u1100", "क\u094d"])

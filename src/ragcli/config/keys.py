@@ -48,6 +48,9 @@ _DOCUMENTS: Final = {
     "context": Key("text", choices=("none", "title", "heading")),
 }
 
+_LARGEST: Final = 2**31 - 1
+"""No key means anything by more."""
+
 TOP: Final = _table(data_dir=Key("text", guard="path"))
 DEFAULTS: Final = _table(**_DOCUMENTS)
 COLLECTION: Final = _table(paths=Key("texts", guard="path"), **_DOCUMENTS)
@@ -77,6 +80,8 @@ def complaint(key: Key, value: object) -> str | None:
         return f"must be {_KIND_NAMES[key.kind]}, not {_describe(value)}"
     if key.choices and value not in key.choices:
         return f"must be one of {', '.join(key.choices)}, not {_describe(value)}"
+    if isinstance(value, (int, float)) and abs(value) > _LARGEST:
+        return "must be a number of a sensible size"
     if key.least is not None and isinstance(value, (int, float)) and not value >= key.least:
         return f"must be at least {key.least:g}, not {value}"
     return None
@@ -111,6 +116,8 @@ def _describe(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
+        case int() | float() if abs(value) > _LARGEST:  # its digits may be thousands
+            return "a number"
         case str():
             return f'the text "{value if len(value) <= 40 else value[:40] + "…"}"'
         case int() | float():

@@ -173,8 +173,11 @@ class _Reader:
 
         try:
             self.tree: Mapping[str, Any] = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise ConfigError(f"{file}: is not valid TOML: {error or 'nested too deeply'}.") from error
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"{file}: is not valid TOML: {error}.") from error
+        except (ValueError, RecursionError) as error:
+            wrong = "nested too deeply" if isinstance(error, RecursionError) else "it has a number that is too long"
+            raise ConfigError(f"{file}: is not valid TOML: {wrong}.") from error
 
     def config(self, origin: Origin) -> Config:
         tables = {"collections", *SECTIONS}

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from ragcli.errors import InputError
+
+_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
@@ -49,11 +52,15 @@ def at_line(path: Path, number: int, what: str) -> InputError:
 
 
 def json_object(path: Path, number: int, line: str) -> dict[str, Any]:
-    """The JSON object that a line must be."""
+    """The JSON object that a line must be. Halves of characters become U+FFFD, as they do in documents."""
     try:
         value = json.loads(line)
+        if "\\u" in line:
+            value = json.loads(_HALF.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
     except json.JSONDecodeError as error:
         raise at_line(path, number, f"not valid JSON ({error.msg} at column {error.colno})") from None
+    except ValueError:
+        raise at_line(path, number, "the JSON has a number that is too long") from None
     except RecursionError:
         raise at_line(path, number, "the JSON is nested too deeply") from None
     if not isinstance(value, dict):
