@@ -40,6 +40,7 @@ MAX_FEATURES: Final = 20_000
 _FORMAT: Final = 1
 _FEW_TERMS: Final = 200
 _FEW_TEXTS: Final = 4
+_FEW_CHUNKS: Final = 64
 _WORD: Final = re.compile(r"(?u)\b\w\w+\b")
 
 
@@ -158,7 +159,8 @@ class TfidfReader:
         if not len(known):
             return np.full(len(wanted), np.nan)
         positions = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
-        return np.where(known[positions] == wanted, self._scores(query)[positions], np.nan)
+        scores = self._scores(query)[positions] if len(wanted) > _FEW_CHUNKS else self._scores_at(query, positions)
+        return np.where(known[positions] == wanted, scores, np.nan)
 
     def cosine(self, query: str, texts: Sequence[str]) -> FloatArray:
         """Cosines (n,) of the query with any texts, weighted as if scikit-learn transformed them now."""
@@ -177,6 +179,21 @@ class TfidfReader:
             for term, weight in self._transform(query).items():
                 column = slice(int(self._columns[term]), int(self._columns[term + 1]))
                 scores[self._rows[column]] += weight * self._weights[column].astype(np.float64)
+        except IndexError:
+            raise _damaged(self.folder) from None
+        return scores
+
+    def _scores_at(self, query: str, positions: IntArray) -> FloatArray:
+        """As `_scores`, of a few chunks: they are looked for in each term's ascending rows."""
+        scores = np.zeros(len(positions))
+        try:
+            for term, weight in self._transform(query).items():
+                column = slice(int(self._columns[term]), int(self._columns[term + 1]))
+                rows = self._rows[column]
+                places = np.searchsorted(rows, positions)
+                inside = np.flatnonzero(places < len(rows))
+                met = inside[rows[places[inside]] == positions[inside]]
+                scores[met] += weight * self._weights[column][places[met]].astype(np.float64)
         except IndexError:
             raise _damaged(self.folder) from None
         return scores

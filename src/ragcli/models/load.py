@@ -77,13 +77,13 @@ def cross_encoder_available(name: str) -> bool:
 def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
     from ragcli.models.bert import ExportError
     from ragcli.models.onnx_engine import OnnxEncoder
-    from ragcli.models.pieces import Pieces, read_tokenizer
+    from ragcli.models.pieces import load_pieces
     from ragcli.models.session import open_session
 
     pooling = layout.pooling
     if pooling == "other":
         raise ExportError(layout.why)
-    pieces = Pieces(read_tokenizer(found.path), layout.max_length, lower_case=layout.lower_case)
+    pieces = load_pieces(found.path, layout.max_length, lower_case=layout.lower_case)
 
     def load(graph: Path) -> OnnxEncoder:
         return OnnxEncoder(

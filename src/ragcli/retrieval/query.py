@@ -150,20 +150,24 @@ class Searcher:
         name = snapshots[0].settings.encoder
         reranker = self._choose_reranker(pipeline, request, encoder=name)
         stages = _stages(pipeline, reranker, encoder=name)
+        depth = max(request.pool or pipeline.pool, request.top)
         if "dense" in stages or reranker == "late":
+            if "bm25" in stages:
+                question.search_ahead(snapshots, depth)
             with clock.stage("encoder", name):
                 self._encoder(name)
             with clock.stage("encode", "the question"):
                 _ = question.encoding
         if request.rocchio is not None and "dense" in stages:
             question.vector = moved_vector(snapshots, question, request.rocchio)
-        depth = max(request.pool or pipeline.pool, request.top)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(snapshots, stages, question, depth)
-        scores = dict(pool.scores)
+        added: dict[str, StageScores] = {}
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
-                scores |= self._rerank(snapshots, pool, reranker, question)
+                added = self._rerank(snapshots, pool, reranker, question)
+        pool = pool.complete()
+        scores = {stage: pool.scores[stage] for stage in stages} | added
         if pipeline.final == "fusion":
             with clock.stage("fuse", f"{' + '.join(scores)} by {request.fusion}"):
                 final = fuse(snapshots, replace(pool, scores=scores), pipeline, request, reranker)
