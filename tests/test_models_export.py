@@ -13,9 +13,10 @@ from safetensors.numpy import load_file, save_file
 from tests.tiny_models import tiny_encoder
 
 from ragcli.models import load_encoder
-from ragcli.models.bert import ExportError, run
+from ragcli.models.bert import run
 from ragcli.models.exports import exports
 from ragcli.models.families import read_bert
+from ragcli.models.protocols import ExportError
 
 
 @pytest.fixture(autouse=True)

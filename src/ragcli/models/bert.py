@@ -20,10 +20,6 @@ Activation = Literal["gelu", "gelu_tanh", "relu"]
 Head = Literal["none", "pooler", "dense"]
 
 
-class ExportError(Exception):
-    """The model is not what this module knows, or its export does not hold. The sentence says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Bert:
     """A model's shape and its weights under the names BERT gives them, all float32.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragcli.models.bert import Bert, ExportError, run
+from ragcli.models.bert import Bert, run
 from ragcli.models.cache import file_sha256, locked
 from ragcli.models.check import CHECK_TEXTS, check_pairs, scores_agree, vectors_agree
 from ragcli.models.exports import ABOUT, GRAPH, TENSORS, Export, export_place, read_export
@@ -25,7 +25,7 @@ from ragcli.models.find import FoundModel
 from ragcli.models.graph import Precision, build_graph
 from ragcli.models.onnx_engine import OnnxCrossEncoder, OnnxEncoder, pair_inputs
 from ragcli.models.pooling import text_vector, weighted_window
-from ragcli.models.protocols import FloatArray, IntArray, Notify
+from ragcli.models.protocols import ExportError, FloatArray, IntArray, Notify
 
 if TYPE_CHECKING:
     import onnx

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
-from ragcli.models.bert import Activation, Bert, ExportError, Head
+from ragcli.models.bert import Activation, Bert, Head
 from ragcli.models.find import WEIGHTS
 from ragcli.models.layout import position_offset, whole_number
-from ragcli.models.protocols import FloatArray
+from ragcli.models.protocols import ExportError, FloatArray
 
 _ACTIVATIONS: Mapping[str, Activation] = {
     "gelu": "gelu",

@@ -18,7 +18,7 @@ from ragcli.models.fetch import ensure_model
 from ragcli.models.find import FoundModel, find_model
 from ragcli.models.hardware import has_gpu, worker_count
 from ragcli.models.layout import Layout, check_scoring, read_json, read_layout, whole_number, width
-from ragcli.models.protocols import Encoder, Engine, Notify, TextReranker
+from ragcli.models.protocols import Encoder, Engine, ExportError, Notify, TextReranker
 
 if TYPE_CHECKING:
     from ragcli.models.export import Probe
@@ -43,8 +43,6 @@ def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, noti
     layout = read_layout(found.path)
     if engine == "torch" or (engine == "auto" and bulk and has_gpu()):
         return _torch_encoder(found, layout, tell)
-    from ragcli.models.bert import ExportError
-
     try:
         return _onnx_encoder(found, layout, tell)
     except (ExportError, OSError) as error:
@@ -60,8 +58,6 @@ def load_reranker(name: str, *, engine: Engine = "auto", notify: Notify | None =
     check_scoring(found.path)
     if engine == "torch":
         return _torch_reranker(found, tell)
-    from ragcli.models.bert import ExportError
-
     try:
         return _onnx_reranker(found, tell)
     except (ExportError, OSError) as error:
@@ -75,7 +71,6 @@ def cross_encoder_available(name: str) -> bool:
 
 
 def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
-    from ragcli.models.bert import ExportError
     from ragcli.models.onnx_engine import OnnxEncoder
     from ragcli.models.pieces import load_pieces
     from ragcli.models.session import open_session
@@ -106,7 +101,6 @@ def _onnx_encoder(found: FoundModel, layout: Layout, notify: Notify) -> Encoder:
 
 
 def _onnx_reranker(found: FoundModel, notify: Notify) -> TextReranker:
-    from ragcli.models.bert import ExportError
     from ragcli.models.layout import max_length, squashing
     from ragcli.models.onnx_engine import OnnxCrossEncoder
     from ragcli.models.pieces import read_tokenizer
@@ -140,7 +134,6 @@ def _load_export(
     *,
     scoring: bool,
 ) -> Graph:
-    from ragcli.models.bert import ExportError
     from ragcli.models.exports import export_place, read_export
 
     ready = read_export(export_place(found, scoring=scoring))

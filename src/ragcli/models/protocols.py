@@ -19,6 +19,10 @@ Engine = Literal["auto", "onnx", "torch"]
 Notify = Callable[[str], None]
 
 
+class ExportError(Exception):
+    """The model is not one that can be exported, or its export does not hold. The sentence says why."""
+
+
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """One text, encoded.

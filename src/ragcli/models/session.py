@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from ragcli.models.bert import ExportError
+from ragcli.models.protocols import ExportError
 
 if TYPE_CHECKING:
     import onnxruntime
