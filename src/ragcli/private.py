@@ -6,8 +6,16 @@ them; neither is for others on the machine to read or to change.
 
 from __future__ import annotations
 
+import fcntl
 import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from errno import EEXIST, ENOSYS, ENOTSUP, EPERM
 from pathlib import Path
+from typing import IO, Final
+
+_PART: Final = ".ragcli-part-"
 
 
 def make_folder(path: Path) -> None:
@@ -39,3 +47,64 @@ def replace_file(path: Path, data: bytes) -> None:
     except BaseException:
         Path(fresh).unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def new_file(path: Path, *, replace: bool = False) -> Iterator[IO[bytes]]:
+    """A file to write that appears at `path` when the block ends, whole and on the disk, or not at all.
+
+    FileExistsError if there is something at `path`, unless it is to be replaced; also if it came in the meantime.
+    What a process that was killed has left in the folder is removed. OSError as the system has it.
+    """
+    if not replace and os.path.lexists(path):
+        raise FileExistsError(EEXIST, os.strerror(EEXIST), str(path))
+    _remove_parts(path.parent)
+    part = path.parent / f"{_PART}{secrets.token_hex(4)}"
+    descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield stream
+            stream.flush()
+            os.fsync(descriptor)
+            if replace:
+                part.replace(path)
+            else:
+                _name(part, path)
+        sync_folder(path.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the folder's entries durable, so that a new or renamed file survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _name(part: Path, path: Path) -> None:
+    try:
+        # Unlike a renaming, a link never takes the place of a file.
+        path.hardlink_to(part)
+    except OSError as error:
+        if error.errno not in (EPERM, ENOTSUP, ENOSYS):
+            raise
+        # A stick with FAT on it knows no links.
+        if os.path.lexists(path):
+            raise FileExistsError(EEXIST, os.strerror(EEXIST), str(path)) from None
+        part.rename(path)
+
+
+def _remove_parts(folder: Path) -> None:
+    for part in folder.glob(f"{_PART}*"):
+        with suppress(OSError):
+            descriptor = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()
+            finally:
+                os.close(descriptor)

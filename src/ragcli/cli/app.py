@@ -34,7 +34,7 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
         "documents": Entry("ragcli.cli.documents", "List the documents of a collection.", "ragcli documents -c papers"),
         "collections": Entry(
             "ragcli.cli.collections",
-            "List collections; show, rename, delete or verify one.",
+            "List collections; show, rename, delete, verify, export or import one.",
             "ragcli collections show papers",
         ),
         "reindex": Entry(

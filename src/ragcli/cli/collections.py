@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragcli.cli import transfer
 from ragcli.cli.lean import LeanCommand, examples, new_app
-from ragcli.cli.options import CollectionArgument, Json, Surroundings, complete_collection
+from ragcli.cli.options import CollectionArgument, Json, Surroundings, Wait, complete_collection
 from ragcli.cli.tables import counted
 from ragcli.cli.terminal import note, safe_line, write
-from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, CollectionError, UsageError
+from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, CollectionBusy, CollectionError, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, CollectionInfo
@@ -24,13 +25,30 @@ app = new_app(
         "ragcli collections show papers",
         "ragcli collections rename papers reading",
         "ragcli collections verify",
+        "ragcli collections export papers /media/stick",
     )
 )
+app.command(
+    "export",
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli collections export papers",
+        "ragcli collections export papers - | ssh other ragcli collections import -",
+    ),
+)(transfer.export)
+app.command(
+    "import",
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli collections import papers.ragcli.tar",
+        "zstd -dc papers.ragcli.tar.zst | ragcli collections import - --name reading",
+    ),
+)(transfer.import_archive)
 
 
 @app.callback(invoke_without_command=True)
 def collections(ctx: typer.Context, as_json: Json = False) -> int:
-    """List collections; show, rename, delete or verify one."""
+    """List collections; show, rename, delete, verify, export or import one."""
     return _list(Surroundings(ctx), as_json=as_json) if ctx.invoked_subcommand is None else EXIT_DONE
 
 
@@ -82,9 +100,10 @@ def rename(
     ctx: typer.Context,
     name: CollectionArgument,
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name it shall have.")],
+    wait: Wait = False,
 ) -> int:
     """Rename a collection."""
-    Surroundings(ctx).collection(name).rename(new)
+    Surroundings(ctx).collection(name).rename(new, wait=wait, notify=note)
     return EXIT_DONE
 
 
@@ -93,20 +112,30 @@ def delete(
     ctx: typer.Context,
     name: CollectionArgument,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
+    wait: Wait = False,
 ) -> int:
     """Delete a collection. The files it was made from are not touched."""
-    collection = Surroundings(ctx).collection(name)
+    from ragcli.collection import Collection
+
+    collection = Collection.open(Surroundings(ctx).data_dir, name, as_is=True)
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"To delete '{name}' without being asked, add --yes.")
-        info = collection.info()
-        sys.stderr.write(f"Delete '{name}' with {info.documents:,} documents and {info.chunks:,} chunks? [y/N] ")
+        sys.stderr.write(f"Delete '{name}' with {_contents(collection)}? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             note("nothing was deleted.")
             return EXIT_INTERRUPTED
-    collection.delete()
+    collection.delete(wait=wait, notify=note)
     return EXIT_DONE
+
+
+def _contents(collection: Collection) -> str:
+    try:
+        info = collection.info()
+    except CollectionError:
+        return "contents that cannot be read"
+    return f"{counted(info.documents, 'document')} and {counted(info.chunks, 'chunk')}"
 
 
 @app.command(
@@ -121,6 +150,7 @@ def verify(
     mend: Annotated[
         bool, typer.Option("--repair", help="Rebuild what is damaged from the texts, then check again.")
     ] = False,
+    wait: Wait = False,
     as_json: Json = False,
 ) -> int:
     """Check every checksum, count and cross-reference, and name what is damaged.
@@ -128,7 +158,7 @@ def verify(
     Exits 3 if anything is damaged, or with --repair, still is.
     """
     here = Surroundings(ctx)
-    results = [_verify(each, here, mend=mend) for each in here.collections(names)]
+    results = [_verdict(each, here, mend=mend, wait=wait) for each in _names(names, here)]
     if as_json:
         from ragcli.cli.output import write_json
 
@@ -155,7 +185,26 @@ class Verdict:
     done: tuple[str, ...] = ()
 
 
-def _verify(collection: Collection, here: Surroundings, *, mend: bool) -> Verdict:
+def _names(names: list[str] | None, here: Surroundings) -> list[str]:
+    """The collections named, or all. Not as other commands have it: what cannot be read is what is looked for."""
+    from ragcli.collection import Collection, list_collections
+
+    if names:
+        return [Collection.open(here.data_dir, name, as_is=True).name for name in dict.fromkeys(names)]
+    found = list(list_collections(here.data_dir))
+    return found or [each.name for each in here.collections(None)]
+
+
+def _verdict(name: str, here: Surroundings, *, mend: bool, wait: bool) -> Verdict:
+    try:
+        return _verify(here.collection(name), here, mend=mend, wait=wait)
+    except CollectionBusy:
+        raise
+    except CollectionError as error:
+        return Verdict(name, (str(error),))
+
+
+def _verify(collection: Collection, here: Surroundings, *, mend: bool, wait: bool) -> Verdict:
     problems = collection.verify()
     if not problems or not mend:
         return Verdict(collection.name, problems)
@@ -169,7 +218,7 @@ def _verify(collection: Collection, here: Surroundings, *, mend: bool) -> Verdic
 
             return load_encoder(collection.settings.encoder, engine=here.config.engine, bulk=True, notify=watch.notify)
 
-        done = repair(collection, load, watch.listen, notify=watch.notify)
+        done = repair(collection, load, watch.listen, wait=wait, notify=watch.notify)
     return Verdict(collection.name, collection.verify(), done)
 
 
@@ -194,10 +243,10 @@ def info_record(info: CollectionInfo) -> dict[str, object]:
     }
 
 
-def _info(collection: Collection) -> CollectionInfo | None:
+def _info(name: str, here: Surroundings) -> CollectionInfo | None:
     """What a list shows of a collection; one that cannot be read is told, and the others are shown."""
     try:
-        return collection.info()
+        return here.collection(name).info()
     except CollectionError as error:
         note(str(error))
         return None
@@ -207,7 +256,7 @@ def _list(here: Surroundings, *, as_json: bool) -> int:
     from ragcli.collection import list_collections
 
     names = list_collections(here.data_dir)
-    infos = [info for name in names if (info := _info(here.collection(name))) is not None]
+    infos = [info for name in names if (info := _info(name, here)) is not None]
     if as_json:
         from ragcli.cli.output import write_json
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
-from ragcli.cli.options import CollectionName, Json, Surroundings
+from ragcli.cli.options import CollectionName, Json, Surroundings, Wait
 from ragcli.cli.settings import (
     ChunkSize,
     Context,
@@ -81,7 +81,7 @@ def ingest(
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Drop documents whose file is gone.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process writes to the collection.")] = False,
+    wait: Wait = False,
     pdf_engine: Annotated[
         str | None, typer.Option("--pdf-engine", metavar="pdfium|pypdf", help="What reads PDFs (pdfium).")
     ] = None,

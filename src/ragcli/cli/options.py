@@ -85,6 +85,7 @@ CollectionArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The collection.", autocompletion=complete_collection)
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait while another process writes to the collection.")]
 
 
 def everywhere(data_dir: DataDir = None, config: ConfigFile = None, color: Colour = None) -> None:
@@ -179,16 +180,16 @@ class Surroundings:
             )
         if len(found) == 1:
             return [self.collection(found[0])]
-        return [collection for collection in map(self.collection, found) if _readable(collection)]
+        return [collection for name in found if (collection := self._readable(name)) is not None]
 
-
-def _readable(collection: Collection) -> bool:
-    try:
-        _ = collection.settings
-    except CollectionError as error:
-        note(str(error))
-        return False
-    return True
+    def _readable(self, name: str) -> Collection | None:
+        try:
+            collection = self.collection(name)
+            _ = collection.settings
+        except CollectionError as error:
+            note(str(error))
+            return None
+        return collection
 
 
 @dataclass(frozen=True, slots=True)

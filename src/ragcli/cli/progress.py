@@ -28,6 +28,11 @@ _PHASES: Final = (
     ("fitting", "Fitting TF-IDF"),
     ("compacting", "Tidying up"),
 )
+_STAGES: Final = (
+    ("checking", "Checking"),
+    ("copying", "Copying"),
+    ("indexing", "Indexing words"),
+)
 
 
 @dataclass(slots=True)
@@ -107,27 +112,48 @@ def watched(screen: Screen) -> Iterator[Watch]:
     if not can_animate(sys.stderr):
         yield Watch(lambda _event: None, note)
         return
-    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-
-    console = rich_console(sys.stderr, screen, animated=True)
-    progress = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None),
-        TextColumn("{task.fields[counts]}", markup=False),
-        console=console,
-        transient=True,
-        expand=True,
-    )
     tally = Tally()
-    with progress:
+    with _bar(screen) as progress:
         task = progress.add_task(_description(tally), total=None, counts="")
 
         def listen(event: IngestEvent) -> None:
             tally.take(event)
             _show(progress, task, tally)
 
-        yield Watch(listen, lambda sentence: console.print(f"ragcli: {safe_line(sentence)}", soft_wrap=True))
+        say = progress.console.print
+        yield Watch(listen, lambda sentence: say(f"ragcli: {safe_line(sentence)}", soft_wrap=True))
+
+
+@contextmanager
+def byte_progress(screen: Screen) -> Iterator[Callable[[str, int, int], None]]:
+    """Show on stderr, if it is a terminal that can, how far an archive is: it is told phase, bytes done, and all."""
+    if not can_animate(sys.stderr):
+        yield lambda _phase, _done, _total: None
+        return
+    from ragcli.cli.tables import size_text
+
+    with _bar(screen) as progress:
+        task = progress.add_task("", total=None, counts="")
+
+        def moved(phase: str, done: int, total: int) -> None:
+            counts = f"{size_text(done)} of {size_text(total)}" if total else ""
+            progress.update(task, description=dict(_STAGES)[phase], counts=counts, completed=done, total=total or None)
+
+        yield moved
+
+
+def _bar(screen: Screen) -> Progress:
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=None),
+        TextColumn("{task.fields[counts]}", markup=False),
+        console=rich_console(sys.stderr, screen, animated=True),
+        transient=True,
+        expand=True,
+    )
 
 
 def _show(progress: Progress, task: TaskID, tally: Tally) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
-from ragcli.cli.options import Json, Surroundings, complete_collection
+from ragcli.cli.options import Json, Surroundings, Wait, complete_collection
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model
 from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED
 
@@ -36,7 +36,7 @@ def reindex(
     encoder: EncoderName = None,
     token_vectors: TokenVectors = None,
     context: Context = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process writes to the collection.")] = False,
+    wait: Wait = False,
     as_json: Json = False,
 ) -> int:
     """Rebuild a collection from the texts it holds, with another model or chunking if asked.

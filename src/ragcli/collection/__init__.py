@@ -28,6 +28,8 @@ if TYPE_CHECKING:
         IngestReport,
         PhaseStarted,
     )
+    from ragcli.collection.exporting import Transfer, export_collection
+    from ragcli.collection.importing import import_collection
     from ragcli.collection.ingestion import IngestOptions, ingest, ingest_jsonl
     from ragcli.collection.reindexing import reindex
     from ragcli.collection.repairing import repair
@@ -49,8 +51,11 @@ __all__ = [
     "PhaseStarted",
     "Snapshot",
     "StoredFailure",
+    "Transfer",
     "changed_sources",
     "check_name",
+    "export_collection",
+    "import_collection",
     "import_index",
     "ingest",
     "ingest_jsonl",
@@ -69,6 +74,9 @@ _WHERE: Final = MappingProxyType(
         "IngestEvent": "events",
         "IngestReport": "events",
         "PhaseStarted": "events",
+        "Transfer": "exporting",
+        "export_collection": "exporting",
+        "import_collection": "importing",
         "IngestOptions": "ingestion",
         "ingest": "ingestion",
         "ingest_jsonl": "ingestion",

@@ -17,7 +17,7 @@ from ragcli.collection.catalogue import StoredFailure, all_failures
 from ragcli.collection.generation import CURRENT, NO_ENCODER, first_generation, read_generation, write_generation
 from ragcli.collection.lock import make_lock_files, writer_lock
 from ragcli.collection.manifest import write_manifest
-from ragcli.collection.names import check_name, discard, draft_folder, fsync_folder, list_collections, sweep
+from ragcli.collection.names import check_name, discard, draft_folder, list_collections, publish, sweep
 from ragcli.collection.snapshot import Snapshot
 from ragcli.collection.store import create_store, explained, open_for_reading, transaction
 from ragcli.errors import CollectionError, MissingCollection, UsageError
@@ -75,9 +75,8 @@ class Collection:
         check_name(name)
         settings = settings or CollectionSettings()
         check_settings(settings)
-        folder = draft_folder(data_dir, name)
-        try:
-            with explained(folder), closing(create_store(folder)) as connection:
+        with draft_folder(data_dir, name) as folder, explained(folder):
+            with closing(create_store(folder)) as connection:
                 record = first_generation(settings)
                 with transaction(connection):
                     write_generation(connection, record, CURRENT)
@@ -85,17 +84,7 @@ class Collection:
                 with LexicalWriter(folder / record.lexical_name) as lexical:
                     lexical.commit()
                 write_manifest(folder, connection, record)
-            fsync_folder(folder)
-            try:
-                folder.rename(data_dir / name)
-            except OSError as error:
-                raise CollectionError(f"There is a collection '{name}' in {data_dir} already.") from error
-            fsync_folder(data_dir)
-        except BaseException:
-            if folder.exists():
-                discard(folder)
-            raise
-        sweep(data_dir)
+            publish(folder, data_dir, name)
         return cls(data_dir / name)
 
     @property
@@ -174,8 +163,7 @@ class Collection:
         with writer_lock(self.path, wait=wait, notify=notify), explained(self.path):
             if target.exists():
                 raise CollectionError(f"There is a collection '{new}' in {self.path.parent} already.")
-            self.path.rename(target)
-            fsync_folder(target.parent)
+            publish(self.path, self.path.parent, new)
         return Collection(target)
 
     def delete(self, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> None:

@@ -2,7 +2,8 @@
 
 A name becomes a folder, so it may hold no separator and start with no dot: no name leads out of the data
 directory. Folders that start with a dot are ours, half made or half deleted, and never shown: a collection comes
-to be and ceases to be by one rename.
+to be and ceases to be by one rename. Whoever makes one holds the lock of its writer all the while, so what a process
+that died has left is told from what another is at, however long that takes and whatever the clock does.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import os
 import re
 import secrets
 import shutil
-import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from errno import EEXIST, ENOTDIR, ENOTEMPTY
 from pathlib import Path
 from typing import Final
 
-from ragcli.errors import CollectionError, UsageError
+from ragcli.collection.lock import writer_lock
+from ragcli.errors import CollectionBusy, CollectionError, UsageError
 from ragcli.private import make_folder
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TRASH: Final = ".trash-"
 _DRAFT: Final = ".new-"
-_DRAFT_AGE: Final = 3600.0
 
 STORE: Final = "store.db"
 
@@ -47,8 +50,36 @@ def list_collections(data_dir: Path) -> tuple[str, ...]:
     return tuple(entry.name for entry in entries if _NAME.fullmatch(entry.name) and Path(entry.path, STORE).is_file())
 
 
-def draft_folder(data_dir: Path, name: str) -> Path:
-    """A new folder, for the user alone, to make a collection in before it is renamed into place."""
+@contextmanager
+def draft_folder(data_dir: Path, name: str) -> Iterator[Path]:
+    """A new folder, for the user alone, to make a collection in before `publish` renames it into place.
+
+    It is removed at the end if it is still there, and what others have left is swept.
+    """
+    sweep(data_dir)
+    with ExitStack() as held:
+        folder = _locked_folder(data_dir, name, held)
+        try:
+            yield folder
+        finally:
+            if folder.exists():
+                discard(folder)
+
+
+def _locked_folder(data_dir: Path, name: str, held: ExitStack) -> Path:
+    while True:
+        folder = _new_folder(data_dir, name)
+        try:
+            held.enter_context(writer_lock(folder))
+        except CollectionError as error:
+            # Another process may have swept it away, or be at it, before it was locked.
+            if folder.exists() and not isinstance(error, CollectionBusy):
+                raise
+        else:
+            return folder
+
+
+def _new_folder(data_dir: Path, name: str) -> Path:
     try:
         make_folder(data_dir)
         folder = data_dir / f"{_DRAFT}{name}-{secrets.token_hex(4)}"
@@ -56,6 +87,18 @@ def draft_folder(data_dir: Path, name: str) -> Path:
     except OSError as error:
         raise CollectionError(f"The data directory {data_dir} cannot be written: {error.strerror}.") from error
     return folder
+
+
+def publish(folder: Path, data_dir: Path, name: str) -> None:
+    """Make a draft the collection of that name, in one rename. CollectionError if there is one already."""
+    fsync_folder(folder)
+    try:
+        folder.rename(data_dir / name)
+    except OSError as error:
+        if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):
+            raise CollectionError(f"There is a collection '{name}' in {data_dir} already.") from error
+        raise
+    fsync_folder(data_dir)
 
 
 def discard(folder: Path) -> None:
@@ -73,13 +116,12 @@ def sweep(data_dir: Path) -> None:
     except OSError:
         return
     for entry in entries:
-        stale = entry.name.startswith(_TRASH)
-        if entry.name.startswith(_DRAFT):
-            try:
-                stale = time.time() - entry.stat().st_mtime > _DRAFT_AGE
-            except OSError:
-                continue
-        if stale and entry.is_dir(follow_symlinks=False):
+        if not entry.name.startswith((_TRASH, _DRAFT)) or not entry.is_dir(follow_symlinks=False):
+            continue
+        if entry.name.startswith(_TRASH):
+            shutil.rmtree(entry.path, ignore_errors=True)
+            continue
+        with suppress(CollectionError, OSError), writer_lock(Path(entry.path)):
             shutil.rmtree(entry.path, ignore_errors=True)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -218,14 +219,19 @@ def stored_cuts(connection: sqlite3.Connection) -> Iterator[Cut]:
         yield Cut(read_document(connection, document), chunks, (b"",) * len(chunks), first)
 
 
-def _rebuild_lexical(writer: Writer) -> None:
+def build_lexical(place: Path, connection: sqlite3.Connection) -> None:
+    """Build a lexical index of all chunks in the store."""
     from ragcli.index.lexical import LexicalWriter
 
-    edition = next_edition(writer.folder, "lexical", writer.record.lexical)
-    with LexicalWriter(writer.folder / edition_name("lexical", "", edition)) as lexical:
-        for cut in stored_cuts(writer.connection):
+    with LexicalWriter(place) as lexical:
+        for cut in stored_cuts(connection):
             lexical.add(lexical_entries(cut))
         lexical.commit()
+
+
+def _rebuild_lexical(writer: Writer) -> None:
+    edition = next_edition(writer.folder, "lexical", writer.record.lexical)
+    build_lexical(writer.folder / edition_name("lexical", "", edition), writer.connection)
     with transaction(writer.connection):
         writer.connection.execute("DELETE FROM lexical_deletes")
     writer.settle(replace(successor(writer.record, same_chunks=True), lexical=edition, reserved_from=None))

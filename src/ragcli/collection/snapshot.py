@@ -12,7 +12,7 @@ already dropped. `rows` says which numbers this state knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragcli.collection import catalogue
 from ragcli.collection.catalogue import DocumentRow, DocumentText
-from ragcli.collection.generation import read_generation
+from ragcli.collection.generation import Generation, read_generation
 from ragcli.collection.lock import take_readers_lock
 from ragcli.collection.store import explained, open_for_reading, reading
 from ragcli.errors import CollectionError, MissingCollection
@@ -254,6 +254,12 @@ class Snapshot:
         from ragcli.collection.verification import find_problems
 
         return find_problems(self.folder, self._connection, self.record)
+
+    def copy_to(self, work: Path) -> tuple[Generation, Mapping[str, tuple[Path, int]]]:
+        """Prepare this state for an archive in an empty folder: see `exporting.copy_state`."""
+        from ragcli.collection.exporting import copy_state
+
+        return copy_state(self.folder, self._connection, self.record, work)
 
     def close(self) -> None:
         """End the read. Arrays already handed out stay usable."""

@@ -31,11 +31,22 @@ def create_store(folder: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     _for_writing(connection)
     with transaction(connection):
-        for statement in _statements(SCHEMA):
-            connection.execute(statement)
+        _make_tables(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {FORMAT}")
     return connection
+
+
+def memory_store() -> sqlite3.Connection:
+    """The tables of a store in memory, to compare those of a file with."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    _make_tables(connection)
+    return connection
+
+
+def _make_tables(connection: sqlite3.Connection) -> None:
+    for statement in _statements(SCHEMA):
+        connection.execute(statement)
 
 
 def open_for_writing(folder: Path, *, any_format: bool = False) -> sqlite3.Connection:
