@@ -44,6 +44,7 @@ _COMBINING = {
     "´": "\u0301", "¨": "\u0308", "˝": "\u030b", "ˇ": "\u030c", "˘": "\u0306", "¸": "\u0327", "˚": "\u030a",
     "ˆ": "\u0302", "˜": "\u0303", "`": "\u0300", "\x12": "\u0300", "\x13": "\u0301", "\x7f": "\u0308",
 }  # fmt: skip
+_UNSETTLED = re.compile("[´¨˝ˇ˘¸˚ˆ˜`]|[.·] ?[.·]")
 _LEADERS = re.compile(r"(?:\s?[.·]\s?){5,}")
 _SPACE_RUN = re.compile(r"[ \f\v\n]+")
 
@@ -76,6 +77,13 @@ def clean_line(text: str, tex: frozenset[str] = frozenset()) -> str:
         text = _TEX_ACCENT.sub(_composed, text)
         text = _TEX_DASH.sub("–", _TEX_CLOSING.sub("”", _TEX_QUOTE.sub("“", text)))
     text = _BULLET_CODE.sub("•", text)
+    cleaned = _mended(text)
+    while cleaned != text and _UNSETTLED.search(cleaned):  # what was mended can bring an accent to its letter
+        text, cleaned = cleaned, _mended(cleaned)
+    return cleaned
+
+
+def _mended(text: str) -> str:
     text = text.translate(_TABLE)
     text = _CONTROL.sub(" ", text)
     text = _SURROGATE.sub("\ufffd", text)
@@ -118,10 +126,10 @@ def readable(text: str) -> bool:
 
 
 def _joined_spaces(text: str) -> str:
-    if ". . ." in text or "....." in text:  # a table of contents
-        text = _LEADERS.sub(" … ", text)
     if "  " in text or not text.isprintable():
         text = _SPACE_RUN.sub(" ", text)
+    if ". . ." in text or "....." in text:  # a table of contents
+        text = _SPACE_RUN.sub(" ", _LEADERS.sub(" … ", text))
     return text.strip()
 
 
