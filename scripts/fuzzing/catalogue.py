@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class Target:
     """How one reader is fuzzed: which modules' paths are followed, and which are loaded only when they are needed.
 
-    `longest` is the size of the largest input that is made. An input that takes more than `seconds` is a finding: for a
-    PDF that is what a worker would give it, for the others far less.
+    `longest` is the size of the largest input that is made. An input that computes for more than `seconds` is a
+    finding: for a PDF that is what a reader would give it, for the others far less.
     """
 
     name: str

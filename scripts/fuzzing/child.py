@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import time
 import traceback
 from importlib import import_module
 from pathlib import Path
@@ -35,8 +36,11 @@ def main(arguments: list[str]) -> None:
     words = WORDS[name]
 
     def one(data: bytes) -> None:
+        started = time.process_time()
         try:
             check(data)
+            if time.process_time() - started > target.seconds:
+                raise TooSlow(f"{target.seconds} s of computing are not enough")
         except Exception as error:
             findings.note(data, error)
 
@@ -46,6 +50,10 @@ def main(arguments: list[str]) -> None:
 
     atheris.Setup([sys.argv[0], *flags], one, custom_mutator=mutator)
     atheris.Fuzz()
+
+
+class TooSlow(Exception):
+    """An input of a few thousand bytes took longer than any may."""
 
 
 class Findings:
