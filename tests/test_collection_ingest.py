@@ -486,6 +486,26 @@ def test_ctrl_c_ends_quickly_and_keeps_what_was_embedded(collection: Collection)
     assert len(second.texts) + len(encoder.texts) == 2000
 
 
+def test_a_file_taken_in_by_half_is_finished_although_it_has_not_changed_for_long(
+    collection: Collection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As if the file had been there for hours when the first run began.
+    monkeypatch.setattr("ragcli.collection.scan._SETTLED_NS", -(10**15))
+    lines = "".join(f'{{"id": "{n}", "text": "record number {n}"}}\n' for n in range(2000))
+    corpus = write_files(tmp_path / "in", {"corpus.jsonl": lines})
+    encoder = HashEncoder()
+
+    def stop() -> None:
+        if len(encoder.texts) >= 600:
+            raise KeyboardInterrupt
+
+    encoder.before = stop
+    assert take_in(collection, corpus, encoder=encoder).interrupted
+    assert 500 < collection.info().documents < 800
+    assert take_in(collection, corpus).interrupted is False
+    assert collection.info().documents == 2000
+
+
 def test_a_document_longer_than_a_batch_is_embedded_once_although_interrupted(
     collection: Collection, tmp_path: Path
 ) -> None:

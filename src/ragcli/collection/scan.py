@@ -120,8 +120,10 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
         if not stat.S_ISREG(state.st_mode):
             return SourceFile(str(path), source, None, 0, 0, 0, engine), "it is not a regular file"
         seen = (state.st_size, state.st_mtime_ns, state.st_ctime_ns)
-        if known is not None and seen == (known.size, known.mtime_ns, known.ctime_ns) and _settled(known, seen):
-            return SourceFile(str(path), source, known.content, *seen, engine), None
+        # A file that was taken in by half has times and no hash: they say nothing about the other half.
+        whole = known if known is not None and known.content is not None else None
+        if whole and seen == (whole.size, whole.mtime_ns, whole.ctime_ns) and _settled(whole, seen):
+            return SourceFile(str(path), source, whole.content, *seen, engine), None
         return SourceFile(str(path), source, hash_file(path), *seen, engine), None
     except OSError as error:
         return SourceFile(str(path), source, None, 0, 0, 0, engine), f"it cannot be read: {error.strerror or error}"
