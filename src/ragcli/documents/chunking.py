@@ -31,6 +31,8 @@ _ABBREVIATION = re.compile(r"(?:\b[A-Z]|\be\.g|\bi\.e|\bal|\bcf|\bFigs?|\bvs|\bE
 _LINE = re.compile(r"\n\s*")
 _SPACE = re.compile(r"\s+")
 _BLANK = re.compile(r"\s*")
+_DEEPEST = 8
+"""Headings in a path; one of hundreds would be longer than what it heads."""
 
 
 def check_sizes(size: int, overlap: int) -> None:
@@ -54,12 +56,13 @@ def chunk_document(document: Document, *, size: int = 1200, overlap: int = 200) 
         return ()
     sections = [heading.start for heading in document.headings]
     fences = sorted(span for span in document.spans if span[0] < span[1])
+    above = _above(document.headings)
     chunks: list[Chunk] = []
     start = 0
     fresh = 0
     while True:
         end = _end(text, start, fresh, size, overlap, sections, fences)
-        chunks.append(_chunk(document, len(chunks), start, end, fresh))
+        chunks.append(_chunk(document, above, len(chunks), start, end, fresh))
         if end >= len(text):
             return tuple(chunks)
         start, fresh = _start(text, start, end, overlap, sections, fences), end
@@ -187,7 +190,7 @@ def _start(
     return place if is_boundary(text, place) else min(boundary_after(text, place), end)
 
 
-def _chunk(document: Document, ordinal: int, start: int, end: int, fresh: int) -> Chunk:
+def _chunk(document: Document, above: Sequence[int], ordinal: int, start: int, end: int, fresh: int) -> Chunk:
     text = document.text
     first = _blank_from(text, start)
     last = end - 1
@@ -199,19 +202,27 @@ def _chunk(document: Document, ordinal: int, start: int, end: int, fresh: int) -
         end,
         page_at(document.pages, min(first, end - 1)),
         page_at(document.pages, last),
-        _heading(document.headings, _blank_from(text, max(start, min(fresh, end - 1)))),
+        _heading(document.headings, above, _blank_from(text, max(start, min(fresh, end - 1)))),
     )
 
 
-def _heading(headings: Sequence[Heading], place: int) -> str | None:
+def _above(headings: Sequence[Heading]) -> list[int]:
+    """The number of the heading that each stands under, -1 for none: the last one before it that is less deep."""
+    above: list[int] = []
+    still_open: list[int] = []
+    for number, heading in enumerate(headings):
+        while still_open and headings[still_open[-1]].level >= heading.level:
+            still_open.pop()
+        above.append(still_open[-1] if still_open else -1)
+        still_open.append(number)
+    return above
+
+
+def _heading(headings: Sequence[Heading], above: Sequence[int], place: int) -> str | None:
     """The path of headings in force at `place`: each deeper than the one before."""
-    index = bisect_right(headings, place, key=lambda heading: heading.start)
+    number = bisect_right(headings, place, key=lambda heading: heading.start) - 1
     path: list[str] = []
-    level = 100
-    for heading in reversed(headings[:index]):
-        if heading.level < level:
-            path.append(heading.title)
-            level = heading.level
-        if level == 1:
-            break
+    while number >= 0 and len(path) < _DEEPEST:
+        path.append(headings[number].title)
+        number = above[number]
     return " › ".join(reversed(path)) if path else None

@@ -19,7 +19,7 @@ LONGEST_LINE: Final = 64 << 20
 """Bytes in a line of a JSONL file."""
 LARGEST_ANSWER: Final = 1 << 30
 """Bytes that a worker process may answer with."""
-LONGEST_TITLE: Final = 500
+LONGEST_TITLE: Final = 300
 """Characters of a title or heading; the text keeps all of it."""
 
 

@@ -22,6 +22,7 @@ _YAML = re.compile(r"\A---[ \t]*\n(.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", r
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?)(?:^|\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 _LONGEST_FRONT = 65_536
 _MOST_FRONT = 4 * _LONGEST_FRONT
+_LONGEST_HEADING = 1_000
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _EMPHASIS = re.compile(r"(\*{1,3}|_{1,3}|`+|~~)(?=\S)(.+?)(?<=\S)\1")
 _ANCHOR = re.compile(r"\s*\{[#.][^}]*\}\s*$")
@@ -181,7 +182,7 @@ def _blocks(text: str) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]
 
 
 def _words(content: str) -> str:
-    """A heading without its markup."""
-    content = _ANCHOR.sub("", content)
+    """A heading without its markup; only its beginning, since the expressions can take the square of its length."""
+    content = _ANCHOR.sub("", content[:_LONGEST_HEADING])
     content = _LINK.sub(r"\1", content)
     return " ".join(_EMPHASIS.sub(r"\2", content).split())

@@ -30,6 +30,9 @@ from ragcli.records import Document, Failure
 _OCR_MEMORY: Final = 6 << 30
 """What the OCR models and their libraries may map on top of the memory limit."""
 
+_LEAST_BYTES_A_PAGE: Final = 100
+"""Pages are hardly ever told in fewer bytes of a PDF."""
+
 Answer = tuple[Header, bytes]
 
 
@@ -95,7 +98,7 @@ def _answer(header: Header, body: bytes, options: ReadOptions) -> Answer:
 
 def _file(path: Path, options: ReadOptions) -> Answer:
     with _alarm(options):
-        items, content = read_whole(path, options, pages_known=partial(_allow, options))
+        items, content = read_whole(path, options, pages_known=partial(_allow, path, options))
         return {"content": content.hex() if content is not None else None}, _packed(items, path, options)
 
 
@@ -164,8 +167,13 @@ def _alarm(options: ReadOptions) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def _allow(options: ReadOptions, pages: int, pictures: int) -> None:
-    """Set the alarm anew for a document with so many pages, `pictures` of them to be read by OCR."""
+def _allow(path: Path, options: ReadOptions, pages: int, pictures: int) -> None:
+    """Set the alarm anew for a document with so many pages, `pictures` of them to be read by OCR.
+
+    A small file may claim a million pages; it gets time for as many as it can have.
+    """
     if hasattr(signal, "setitimer"):
+        most = 1 + path.stat().st_size // _LEAST_BYTES_A_PAGE
+        pages, pictures = min(pages, most), min(pictures, most)
         seconds = options.timeout + options.timeout_per_page * pages + options.timeout_per_ocr_page * pictures
         signal.setitimer(signal.ITIMER_REAL, seconds)
