@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.models.cache import cache_dir, file_sha256, write_atomically
+from ragcli.models.cache import cache_dir, file_sha256
+from ragcli.private import replace_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -103,7 +104,7 @@ def keep_plain(tokenizer_file: Path, tokenizer: Tokenizer, before: list[int], af
     }
     # A cache that cannot be written costs time, not the answer.
     with contextlib.suppress(OSError):
-        write_atomically(_place(tokenizer_file), json.dumps(header).encode() + b"\n" + lines)
+        replace_file(_place(tokenizer_file), json.dumps(header).encode() + b"\n" + lines)
 
 
 def _vocabulary(about: Mapping[str, Any]) -> list[str] | None:
