@@ -88,6 +88,11 @@ def test_equal_scores_come_in_order_of_numbers(tmp_path: Path) -> None:
         ("我们提出检索方法", "方"),
         ("情報検索システム", "検索システム"),
         ("한국어 검색", "검색"),
+        ("ระบบค้นหาข้อมูลสำหรับงานวิจัยทางวิทยาศาสตร์และเทคโนโลยีสมัยใหม่", "วิจัย"),
+        ("ระบบค้นหาข้อมูลสำหรับงานวิจัย", "ข้อมูล"),
+        ("ລະບົບຄົ້ນຫາຂໍ້ມູນສຳລັບການຄົ້ນຄວ້າ", "ຂໍ້ມູນ"),
+        ("ប្រព័ន្ធស្វែងរកទិន្នន័យសម្រាប់ការស្រាវជ្រាវ", "ទិន្នន័យ"),
+        ("သုတေသနအတွက်ရှာဖွေရေးစနစ်", "ရှာဖွေရေး"),
         ("यह हिन्दी है", "हिन्दी"),
         ("الْبَحْث", "البحث"),
         ("co\u00adoperation", "cooperation"),
@@ -205,6 +210,13 @@ def test_a_killed_writer_costs_nothing_committed(tmp_path: Path, call: str, coun
             writer.delete([0])
             writer.commit()
         assert finds(LexicalIndex(folder), "apple") == [1]
+
+
+def test_half_written_files_of_killed_writers_do_not_pile_up(tmp_path: Path) -> None:
+    build(tmp_path / "i", "alpha")
+    (tmp_path / "i" / ".tmpxK3w9a").write_bytes(b"half")
+    assert finds(build(tmp_path / "i", "beta"), "beta") == [0]
+    assert list((tmp_path / "i").glob(".tmp*")) == []
 
 
 def test_a_flipped_byte_is_noticed_and_never_a_traceback(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ _ANALYSER: Final = "ragcli"
 _HEAP: Final = 64_000_000
 _TIES: Final = 16
 _LONGEST_REASON: Final = 200
+_HALF_WRITTEN: Final = ".tmp??????"  # tantivy's name for a file until it is whole and renamed
 _FIELDS: Final = ("body", "title", "heading")
 _NOT_WRITABLE: Final = ("PermissionDenied", "ReadOnlyFilesystem")
 _NO_DAMAGE: Final = (*_NOT_WRITABLE, "StorageFull", "No space left")
@@ -193,6 +194,9 @@ class LexicalWriter:
             break_seal(folder)
             # What a killed writer left would be in the way when the same file name comes up again.
             self._writer.garbage_collect_files()
+            # These have names of their own each time, so they would pile up; of them tantivy knows nothing.
+            for left in folder.glob(_HALF_WRITTEN):
+                left.unlink(missing_ok=True)
 
     def add(self, entries: Iterable[Entry]) -> None:
         """Add chunks. A number must not be in the index already."""
