@@ -20,7 +20,8 @@ from ragcli.index.folding import squeeze
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SECONDS: Final = 1.5
+_SECONDS: Final = 1.2
+"""How long a search for one match may take; with the program's start, it is told within two seconds."""
 _CHARACTERS_PER_SECOND: Final = 5_000_000
 _LARGEST_PROGRAM: Final = 1_000
 _SPACES: Final = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
@@ -59,14 +60,14 @@ class RegexMatcher:
         if self._timed is None:
             self._timed = _compile_timed(self._pattern, ignore_case=self._ignore_case, word=self._word)
         self._seen += len(text)
-        # Large collections may take longer, since an ordinary expression then does.
+        # Large collections may take longer in all, since an ordinary expression then does.
         allowed = _SECONDS + self._seen / _CHARACTERS_PER_SECOND
         position = 0
         while position <= len(text):
             started = time.monotonic()
             try:
                 # Searched match by match, so that only the engine's time counts and not the consumer's.
-                match = self._timed.search(text, position, timeout=max(0.01, allowed - self._spent))
+                match = self._timed.search(text, position, timeout=max(0.01, min(_SECONDS, allowed - self._spent)))
             except TimeoutError:
                 raise InputError(
                     f"The regular expression {_shown(self._pattern)} takes too long on this text; "
