@@ -32,7 +32,7 @@ _SPACES = dict.fromkeys(
 )
 _NOTHING = dict.fromkeys("\u200b\ufeff\u2060\u200e\u200f", "")
 _TABLE = str.maketrans({**_PRINTED_LIGATURES, **_BULLETS, **_SPACES, **_NOTHING, "\u2011": "-", "\u2010": "-"})
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]|[\ue000-\uf8ff]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _PRESENTATION = re.compile("[\ufb13-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]")  # Armenian, Hebrew, Arabic ligatures
 _BULLET_CODE = re.compile("^[\x07\x0f\x8f](?=\\s*\\S)")
