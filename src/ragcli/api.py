@@ -108,9 +108,13 @@ def search(
 
     With `rerank`, the union of the `pool` best by TF-IDF and the `pool` best by embedding is put in order by the
     reranker (score_type "rerank"); without, TF-IDF cosine is the order (score_type "cosine") and no model loads.
+    Of a query longer than 20,000 characters only so many are read.
     """
     import numpy as np
 
+    from ragcli.retrieval.request import LONGEST_QUESTION
+
+    query = query[:LONGEST_QUESTION]
     cosines = index.tfidf.cosines(query, range(len(index.chunks)))
     # Backwards over a stable sort: among equals the later chunk comes first, as users of argsort()[::-1] know it.
     lexical = np.argsort(cosines, kind="stable")[::-1].tolist()

@@ -23,7 +23,14 @@ from ragcli.retrieval.final import fuse
 from ragcli.retrieval.fusion import RRF_K
 from ragcli.retrieval.hits import Ranked, cut_hits
 from ragcli.retrieval.pipelines import PIPELINES, Pipeline
-from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunk, RankedChunks, StageTime
+from ragcli.retrieval.request import (
+    LONGEST_QUESTION,
+    QueryRequest,
+    QueryResult,
+    RankedChunk,
+    RankedChunks,
+    StageTime,
+)
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -80,7 +87,9 @@ class Searcher:
         with clock.stage("hits", f"{request.top} asked for"):
             hits = cut_hits(groups, request)
         rerankers = [group.reranker for group in groups if group.reranker]
-        return QueryResult(hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None)
+        return QueryResult(
+            hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None, _left_out(request.text)
+        )
 
     def ranking(self, request: QueryRequest, *, chunks: int = 0, documents: int = 0) -> RankedChunks:
         """The order that `query` cuts its hits from, and what lies below the pool, for looking deep.
@@ -128,7 +137,8 @@ class Searcher:
     def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> Question:
         name = snapshots[0].settings.encoder
         titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
-        return Question(request.text, lambda words: self._encoder(name).encode_tokens([words])[0], titles=titles)
+        text = request.text[:LONGEST_QUESTION]
+        return Question(text, lambda words: self._encoder(name).encode_tokens([words])[0], titles=titles)
 
     def _chunk_names(
         self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]
@@ -262,6 +272,12 @@ def _below(
             for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
                 scores[owner, number] += 1 / (RRF_K + rank)
     return sorted(scores, key=lambda place: -scores[place])
+
+
+def _left_out(text: str) -> tuple[str, ...]:
+    if len(text) <= LONGEST_QUESTION:
+        return ()
+    return (f"The question has {len(text):,} characters; only the first {LONGEST_QUESTION:,} were read.",)
 
 
 def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:

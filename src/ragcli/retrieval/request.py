@@ -13,6 +13,8 @@ from ragcli.records import Hit
 
 PIPELINES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
 DEFAULT_PIPELINE: Final = "hybrid"
+LONGEST_QUESTION: Final = 20_000
+"""Characters of a question that are read. Encoding all of a megabyte would take half a minute."""
 
 
 @dataclass(frozen=True, slots=True)
