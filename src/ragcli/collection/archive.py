@@ -212,6 +212,8 @@ class ArchiveReader:
                 raise self._wrong(f"it has {name!r}, which is no part of a collection")
             if name in names[:at]:
                 raise self._wrong(f"it has {name!r} twice")
+        if STORE_MEMBER not in names:
+            raise self._wrong("it has no store")
 
     def _next_header(self) -> tuple[str, int]:
         header = self._take(_BLOCK)
