@@ -7,7 +7,9 @@ import pty
 import select
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 
 def environment(data: Path, **more: str) -> dict[str, str]:
@@ -49,17 +51,28 @@ def on_terminal(
     data: Path, *arguments: str, columns: int = 80, answer: str = "", cwd: Path | None = None, **more: str
 ) -> tuple[int, str]:
     """Run ragcli on a terminal of its own, type `answer`, and give its exit code and what the terminal received."""
+    variables = environment(data, TERM="xterm", COLUMNS=str(columns), **more)
+    command = [sys.executable, "-m", "ragcli", *arguments]
+    code, received = converse(command, variables, cwd or data.parent, typed=answer.encode())
+    return code, received.decode("utf-8")
+
+
+def converse(
+    command: Sequence[str],
+    variables: Mapping[str, str],
+    cwd: Path,
+    *,
+    typed: bytes = b"",
+    answers: Mapping[bytes, bytes] = MappingProxyType({}),
+) -> tuple[int, bytes]:
+    """Run a program on a terminal of its own: its exit code, and all that the terminal received.
+
+    `typed` is typed at once, and each of `answers` whenever the program has shown what it answers.
+    """
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ragcli", *arguments],
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment(data, TERM="xterm", COLUMNS=str(columns), **more),
-        cwd=cwd or data.parent,
-    )
+    process = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=variables, cwd=cwd)
     os.close(theirs)
-    os.write(ours, answer.encode())
+    os.write(ours, typed)
     received = b""
     while True:
         ready, _, _ = select.select([ours], [], [], 60)
@@ -70,5 +83,8 @@ def on_terminal(
         if not piece:
             break
         received += piece
+        for prompt, answer in answers.items():
+            if received.endswith(prompt):
+                os.write(ours, answer)
     os.close(ours)
-    return process.wait(60), received.decode("utf-8")
+    return process.wait(60), received

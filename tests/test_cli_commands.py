@@ -85,7 +85,8 @@ def ragcli(
     """Calls ragcli on the made collection, from an empty folder, for a user who configured nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAGCLI_DATA_DIR", str(made))
     monkeypatch.setenv("RAGCLI_CACHE_DIR", str(cache))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -426,6 +427,15 @@ def test_an_ingest_that_makes_no_sense_is_told_in_one_line(
     assert ragcli("collections", "--json", "--data-dir", str(tmp_path / "d")).json == []
 
 
+def trusted(file: Path) -> None:
+    """As if the user had said yes to it; test_trust.py has what happens otherwise."""
+    from hashlib import sha256
+
+    from ragcli.config.trust import trust
+
+    trust(file, sha256(file.read_bytes()).hexdigest())
+
+
 def test_configured_collections_are_brought_up_to_date_without_a_path(
     ragcli: Ragcli, papers: Path, tmp_path: Path, encoder: Path
 ) -> None:
@@ -436,6 +446,7 @@ def test_configured_collections_are_brought_up_to_date_without_a_path(
         "[collections.notes]\npaths = ['library']\nexclude = ['*.pdf']\nchunk_size = 300\noverlap = 30\n"
         "[collections.empty]\n"
     )
+    trusted(tmp_path / "collections.toml")
     import os
 
     del os.environ["RAGCLI_DATA_DIR"]
@@ -455,6 +466,7 @@ def test_a_configured_folder_that_is_missing_does_not_stop_the_other_collections
         f'data_dir = "index"\n[defaults]\nencoder = "{encoder}"\n'
         f"[collections.away]\npaths = ['unmounted']\n[collections.here]\npaths = ['{papers}']\n"
     )
+    trusted(tmp_path / "collections.toml")
     import os
 
     del os.environ["RAGCLI_DATA_DIR"]

@@ -68,6 +68,8 @@ def hit(**changes: object) -> Hit:
         ("\u2066a\u2069", "�a�"),
         ("a\x00b\x7f", "a␀b␡"),
         ("lone \ud83d half", "lone � half"),
+        ("in\u00advi\u200bsi\u3164ble\U000e0041\U000e0101", "in�vi�si�ble��"),
+        ("葛\U000e0100城 ❤\ufe0f", "葛\U000e0100城 ❤\ufe0f"),
         ("[bold red]markup[/bold red]", "[bold red]markup[/bold red]"),
         (":smile: हिन्दी عربي\u200c می e\u0301 漢字 👩‍🔬", ":smile: हिन्दी عربي\u200c می e\u0301 漢字 👩‍🔬"),
     ],
@@ -105,6 +107,11 @@ def test_wrapped_lines_fit_and_lose_nothing_but_blanks(text: str, width: int) ->
     assert "".join(text[low:high] for low, high in lines).replace(" ", "") == text.replace(" ", "")
     for low, high in lines:
         assert sum(2 if c in "漢字" else 1 for c in text[low:high]) <= width
+
+
+def test_a_name_for_a_script_is_as_it_is_but_on_one_line() -> None:
+    assert terminal.name_line("/x/a \x1b[2J  b\n/etc\r", screen()) == "/x/a \x1b[2J  b␊/etc␍"
+    assert terminal.name_line("/x/a \x1b[2J  b\n\t", screen(interactive=True)) == "/x/a ␛[2J  b␊␉"
 
 
 def test_a_message_is_one_line_with_the_programs_name(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = EXIT_BAD_INPUT
     except Exception as error:
         if os.environ.get("RAGCLI_DEBUG"):
-            raise
+            import traceback
+
+            sys.stderr.write(terminal.safe(traceback.format_exc()))
         terminal.note(f"this is a bug in ragcli ({type(error).__name__}: {error}); RAGCLI_DEBUG=1 shows where.")
         code = EXIT_BUG
     return code

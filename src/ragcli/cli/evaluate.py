@@ -13,7 +13,7 @@ from ragcli.cli.gathering import Inputs, run_pipelines, score_runs
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionName, Json, Surroundings, at_most_one
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors
-from ragcli.cli.terminal import note, write
+from ragcli.cli.terminal import note, safe, write
 from ragcli.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def _show(
         tables.append(p_value_table(comparison))
     if shape is not None:
         spell: Callable[..., str] = markdown if shape == "--markdown" else latex
-        write("\n".join(spell(table) for table in tables))
+        write(safe("\n".join(spell(table) for table in tables)))
         return
     from ragcli.cli.comparison import per_query_text, table_text
 

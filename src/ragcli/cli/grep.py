@@ -12,7 +12,7 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
-from ragcli.cli.terminal import DIM, MATCH, SOURCE, note, safe, safe_line, whole, wrap, write, write_lines
+from ragcli.cli.terminal import DIM, MATCH, SOURCE, name_line, note, safe_line, whole, wrap, write, write_lines
 from ragcli.errors import EXIT_DONE, EXIT_NO_MATCH, UsageError
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def _write_counts(counts: Sequence[SourceCount], screen: Screen, *, as_json: boo
     for each in counts:
         name = each.path or each.source
         totals[name] = totals.get(name, 0) + each.count
-    shown = {name: safe(name) if screen.interactive else name for name in totals}
+    shown = {name: name_line(name, screen) for name in totals}
     write_lines(f"{shown[name]}:{total}" if numbers else shown[name] for name, total in totals.items())
 
 

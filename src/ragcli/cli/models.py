@@ -8,7 +8,7 @@ import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Json, Surroundings
-from ragcli.cli.terminal import note, safe, write
+from ragcli.cli.terminal import name_line, note, write
 from ragcli.errors import EXIT_DONE
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def list_all(ctx: typer.Context, as_json: Json = False) -> int:
 
 
 @app.command("pull", cls=LeanCommand, epilog=examples("ragcli models pull cross-encoder/ms-marco-MiniLM-L-6-v2"))
-def pull(name: ModelName) -> int:
+def pull(ctx: typer.Context, name: ModelName) -> int:
     """Download a model, unless it is here already, and print its folder."""
     from ragcli.models import pull as run_pull
 
     found = run_pull(name, notify=note)
-    write(f"{found.path}\n")
+    write(name_line(str(found.path), Surroundings(ctx).screen) + "\n")
     return EXIT_DONE
 
 
@@ -52,8 +52,7 @@ def path(ctx: typer.Context, name: ModelName) -> int:
     """Print the folder of a model that is here. Never uses the network; exits 5 if it is not here."""
     from ragcli.models import model_path
 
-    found = str(model_path(name))
-    write((safe(found) if Surroundings(ctx).screen.interactive else found) + "\n")
+    write(name_line(str(model_path(name)), Surroundings(ctx).screen) + "\n")
     return EXIT_DONE
 
 

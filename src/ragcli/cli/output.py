@@ -1,8 +1,8 @@
 """The JSON that scripts read: exactly the keys of the contract, and valid whatever a document holds.
 
 Lone surrogates, which some PDFs and file names yield, are not text; strict readers refuse them, so each becomes
-U+FFFD, one for one, which keeps offsets right. NaN and infinity, which JSON lacks, become null. Controls that
-a terminal might act on are written as escapes.
+U+FFFD, one for one, which keeps offsets right. NaN and infinity, which JSON lacks, become null. What a
+terminal might act on, or would not show, is written as an escape.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _NEEDS_ESCAPE: Final = re.compile(
-    "[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
+    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one, complete_pipeline
-from ragcli.cli.terminal import note, safe, whole, write, write_lines
+from ragcli.cli.terminal import name_line, note, whole, write, write_lines
 from ragcli.errors import EXIT_DONE, InputError, UsageError
-from ragcli.retrieval.request import PIPELINES, QueryRequest
+from ragcli.retrieval.request import LONGEST_QUESTION, PIPELINES, QueryRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ragcli.collection import Collection
     from ragcli.records import Hit, StoredChunk
-
-# A question longer than this is a file given by mistake. Encoding all of a megabyte would take half a minute.
-LONGEST_QUESTION: Final = 20_000
 
 app = new_app()
 
@@ -128,7 +125,7 @@ def query(
 def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
     """Write each document's path, or its name where it has none, once and in the order of the hits."""
     names = dict.fromkeys(chunk.path or chunk.source for chunk in chunks)
-    write_lines(safe(name) if here.screen.interactive else name for name in names)
+    write_lines(name_line(name, here.screen) for name in names)
 
 
 def _question(text: str) -> str:

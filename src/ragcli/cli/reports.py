@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Final
 
 from ragcli.cli.tables import Column, counted, table
-from ragcli.cli.terminal import note, write
+from ragcli.cli.terminal import note, safe_line, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +50,8 @@ def summary(report: IngestReport, *, idle: str = "nothing to do") -> str:
         parts.append(f"{len(report.failures)} failed")
     if skipped := sum(report.skipped.values()):
         kinds = ", ".join(sorted(report.skipped, key=lambda kind: -report.skipped[kind])[:4])
-        parts.append(f"{skipped} skipped ({kinds})")
+        # A suffix is a file's own, and may hold anything.
+        parts.append(f"{skipped} skipped ({safe_line(kinds)})")
     done = ", ".join(parts) or ("nothing taken in" if report.interrupted else idle)
     if report.dry_run:
         return f"{report.collection}: would have {done}."
@@ -93,15 +94,9 @@ def report_record(report: IngestReport) -> dict[str, object]:
 def _show_plan(report: IngestReport) -> None:
     for word, sources in (("add", report.added), ("change", report.changed), ("remove", report.removed)):
         for source in sources:
-            write(f"  would {word} {_safe(source)}\n")
+            write(f"  would {word} {safe_line(source)}\n")
     for before, after in report.moved:
-        write(f"  would move {_safe(before)} to {_safe(after)}\n")
-
-
-def _safe(source: str) -> str:
-    from ragcli.cli.terminal import safe_line
-
-    return safe_line(source)
+        write(f"  would move {safe_line(before)} to {safe_line(after)}\n")
 
 
 def _show_failures(title: str, failures: Sequence[Failure], here: Surroundings) -> None:

@@ -28,12 +28,15 @@ DIM: Final = "2"
 MATCH: Final = "1;31"
 SOURCE: Final = "36"
 
-# What a terminal acts on, or what changes how the text around it is read: C0 and C1 controls, DEL, lone
-# surrogates, directional embeddings, overrides and isolates, line and paragraph separators, interlinear
-# annotation, deprecated format characters and tags. The marks that Arabic, Hebrew, Indic scripts and emoji need
-# (U+200C to U+200F) stay.
+# What a terminal acts on, or what changes how the text around it is read, or hides in it: C0 and C1 controls, DEL,
+# lone surrogates, directional embeddings, overrides and isolates, line and paragraph separators, interlinear
+# annotation, deprecated format characters, tags, and what has no width or no ink: soft hyphen, grapheme joiner,
+# Hangul fillers, zero-width space. The marks that Arabic, Hebrew, Indic scripts and emoji need (U+200C to U+200F,
+# U+FE00 to U+FE0F) stay, and so does a variant's selector after the ideograph it selects.
 _UNSAFE: Final = re.compile(
-    "[\x00-\x1f\x7f-\x9f\ud800-\udfff\u061c\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u2028-\u202e\u2060-\u206f\u3164"
+    "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
+    "|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
 )
 
 
@@ -54,16 +57,27 @@ def safe_line(text: str) -> str:
     return _UNSAFE.sub(_harmless, " ".join(text.split()))
 
 
+def name_line(name: str, screen: Screen) -> str:
+    """A path or name that stands alone on its line, for a script to use: as it is, and on a terminal safe to show.
+
+    A line break in it would make it two, of which the second is whatever a stranger chose; it becomes a picture.
+    """
+    if screen.interactive:
+        return _UNSAFE.sub(_picture, name)
+    return name.replace("\n", "\u240a").replace("\r", "\u240d")
+
+
 def whole(text: str) -> str:
     """`text` from an argument, whose bytes may have been no UTF-8: what could not be read becomes �."""
     return _LONE.sub("\ufffd", text)
 
 
 def _harmless(found: re.Match[str]) -> str:
-    character = found.group()
-    if character == "\n":
-        return character
-    code = ord(character)
+    return "\n" if found.group() == "\n" else _picture(found)
+
+
+def _picture(found: re.Match[str]) -> str:
+    code = ord(found.group())
     if code < 0x20:
         return chr(0x2400 + code)
     return "\u2421" if code == 0x7F else "\ufffd"

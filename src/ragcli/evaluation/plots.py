@@ -143,8 +143,8 @@ def _page(svg: str, comparison: Comparison) -> str:
 
 
 def _literal(text: str) -> str:
-    # matplotlib reads dollar signs as mathematics, and hides labels that begin with an underscore.
-    return text.replace("$", r"\$")
+    # matplotlib reads dollar signs as mathematics, and SVG has no control characters.
+    return "".join(each if each.isprintable() else "\ufffd" for each in text).replace("$", r"\$")
 
 
 def _colour(at: int) -> str:
