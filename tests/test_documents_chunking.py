@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts.fuzzing.checks import check_chunks
 
 from ragcli.documents import chunk_document, embedding_text
 from ragcli.documents.graphemes import is_boundary
@@ -55,6 +56,34 @@ def test_no_cut_goes_through_what_a_reader_sees_as_one_character(text: str, size
     whole = {match.start() for match in regex.finditer(r"\X", text)} | {len(text)}
     cuts = {place for c in chunk_document(document(text), size=size, overlap=overlap) for place in (c.start, c.end)}
     assert cuts <= whole
+
+
+@st.composite
+def structured(draw: st.DrawFn) -> Document:
+    """A document with pages, headings and fences anywhere, as readers of any format could give them."""
+    text = draw(TEXTS)
+    places = st.integers(0, max(0, len(text) - 1))
+    cuts = sorted(draw(st.lists(places, max_size=5)))
+    pages = tuple(
+        PageSpan(number, None, start, end)
+        for number, (start, end) in enumerate(pairwise([0, *cuts, len(text)]), start=1)
+    )
+    starts = sorted(draw(st.lists(places, max_size=6)))
+    headings = tuple(Heading(draw(st.integers(1, 4)), f"H{number}", start) for number, start in enumerate(starts))
+    edges = sorted(draw(st.lists(places, max_size=6)))
+    spans = tuple(zip(edges[::2], edges[1::2], strict=False))
+    return document(text, pages=pages if draw(st.booleans()) else (), headings=headings, spans=spans)
+
+
+@settings(max_examples=150, deadline=None)
+@given(structured(), st.integers(50, 130), st.integers(0, 49))
+def test_chunks_of_pages_headings_and_fences_still_cover_every_character(
+    given_document: Document, size: int, overlap: int
+) -> None:
+    check_chunks(given_document, [(size, overlap)])
+    for chunk in chunk_document(given_document, size=size, overlap=overlap):
+        known = {heading.title for heading in given_document.headings if heading.start < chunk.end}
+        assert chunk.heading is None or set(chunk.heading.split(" › ")) <= known
 
 
 @settings(max_examples=50, deadline=None)

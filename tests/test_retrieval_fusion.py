@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragcli.retrieval.fusion import convex, min_max, reciprocal_ranks, union, weighted_sum, z_scores
@@ -84,3 +84,93 @@ def test_alpha_zero_is_sparse_alone_and_one_is_dense_alone() -> None:
 
 def test_the_union_keeps_the_order_of_first_appearance() -> None:
     assert union([[3, 1, 2], [4, 3, 5]], depth=2) == [3, 1, 4]
+
+
+maybe = st.one_of(score, st.just(math.nan))
+
+
+@st.composite
+def pools(draw: st.DrawFn) -> dict[str, list[float]]:
+    """Up to three lists of scores for the same candidates, of which each list may miss some."""
+    size = draw(st.integers(1, 12))
+    names = draw(st.lists(st.sampled_from(["bm25", "dense", "rerank"]), min_size=1, max_size=3, unique=True))
+    return {name: draw(st.lists(maybe, min_size=size, max_size=size)) for name in names}
+
+
+weights = st.fixed_dictionaries({name: st.floats(0, 5) for name in ("bm25", "dense", "rerank")})
+FUSIONS = {"sum": weighted_sum, "ranks": reciprocal_ranks}
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@settings(max_examples=60, deadline=None)
+@given(lists=pools(), weights=weights)
+def test_every_candidate_gets_one_finite_score_whatever_is_missing(
+    fusion: str, lists: dict[str, list[float]], weights: dict[str, float]
+) -> None:
+    fused = FUSIONS[fusion](lists, weights)
+    assert fused.shape == (len(next(iter(lists.values()))),)
+    assert np.isfinite(fused).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(lists=pools(), weights=weights)
+def test_fused_scores_stay_within_what_the_weights_allow(
+    lists: dict[str, list[float]], weights: dict[str, float]
+) -> None:
+    total = sum(weights[name] for name in lists)
+    size = len(next(iter(lists.values())))
+    by_rank = reciprocal_ranks(lists, weights)
+    assert (by_rank >= 0).all()
+    assert (by_rank <= total / 61 + 1e-12).all()
+    # No score is farther from the mean than this many deviations, in whatever list.
+    assert (np.abs(weighted_sum(lists, weights)) <= total * math.sqrt(max(size - 1, 0)) + 1e-6).all()
+    first, *_ = lists.values()
+    assert ((convex(first, first, 0.3) >= 0) & (convex(first, first, 0.3) <= 1 + 1e-12)).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), lists=pools(), weights=weights)
+def test_the_order_of_candidates_and_of_lists_changes_no_score(
+    data: st.DataObject, lists: dict[str, list[float]], weights: dict[str, float]
+) -> None:
+    size = len(next(iter(lists.values())))
+    order = data.draw(st.permutations(range(size)))
+    names = data.draw(st.permutations(list(lists)))
+    moved = {name: [lists[name][place] for place in order] for name in names}
+    assert np.allclose(weighted_sum(moved, weights), weighted_sum(lists, weights)[order], atol=1e-6)
+    if all(len(set(values)) == len(values) for values in lists.values()):  # ranks of equal scores go by position
+        assert np.allclose(reciprocal_ranks(moved, weights), reciprocal_ranks(lists, weights)[order])
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data(), lists=pools(), weights=weights)
+def test_who_is_nowhere_worse_is_not_ranked_below(
+    data: st.DataObject, lists: dict[str, list[float]], weights: dict[str, float]
+) -> None:
+    size = len(next(iter(lists.values())))
+    better, worse = data.draw(st.integers(0, size - 1)), data.draw(st.integers(0, size - 1))
+
+    def at(values: list[float], place: int) -> float:
+        return -math.inf if math.isnan(values[place]) else values[place]
+
+    if better == worse or not all(at(values, better) > at(values, worse) for values in lists.values()):
+        return
+    summed, ranked = weighted_sum(lists, weights), reciprocal_ranks(lists, weights)
+    assert summed[better] >= summed[worse] - 1e-9
+    assert ranked[better] >= ranked[worse]
+
+
+@settings(max_examples=60, deadline=None)
+@given(values=st.lists(maybe, min_size=1, max_size=20))
+def test_a_missing_score_never_beats_one_that_is_there(values: list[float]) -> None:
+    for standard in (z_scores(values), min_max(values), reciprocal_ranks({"one": values})):
+        there = [value for value, given_value in zip(standard, values, strict=True) if not math.isnan(given_value)]
+        missing = [value for value, given_value in zip(standard, values, strict=True) if math.isnan(given_value)]
+        assert not there or not missing or max(missing) <= min(there)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=12, unique=True), max_size=4), st.integers(0, 12))
+def test_the_union_has_every_ranking_s_first_members_once(rankings: list[list[int]], depth: int) -> None:
+    pool = union(rankings, depth)
+    assert len(pool) == len(set(pool))
+    assert set(pool) == {member for ranking in rankings for member in ranking[:depth]}
