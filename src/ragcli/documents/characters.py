@@ -44,6 +44,8 @@ _COMBINING = {
     "´": "\u0301", "¨": "\u0308", "˝": "\u030b", "ˇ": "\u030c", "˘": "\u0306", "¸": "\u0327", "˚": "\u030a",
     "ˆ": "\u0302", "˜": "\u0303", "`": "\u0300", "\x12": "\u0300", "\x13": "\u0301", "\x7f": "\u0308",
 }  # fmt: skip
+_AS_IT_IS = re.compile("[ -_a-~\u00ad–—‘’“”]*")
+"""Lines of nothing but these characters are what most lines that are not ASCII are, and need no mending."""
 _UNSETTLED = re.compile("[´¨˝ˇ˘¸˚ˆ˜`]|[.·] ?[.·]")
 _LEADERS = re.compile(r"(?:\s?[.·]\s?){5,}")
 _SPACE_RUN = re.compile(r"[ \f\v\n]+")
@@ -70,7 +72,7 @@ def clean_line(text: str, tex: frozenset[str] = frozenset()) -> str:
 
     `tex` is what `old_tex` found in the document.
     """
-    if text.isascii() and text.isprintable() and not tex:
+    if not tex and ((text.isascii() and text.isprintable()) or _AS_IT_IS.fullmatch(text)):
         return _joined_spaces(text)
     if tex:
         text = _TEX_LIGATURE.sub(lambda found: _ligature(found.group(), tex), text)
@@ -116,11 +118,11 @@ def plain(text: str) -> tuple[str, tuple[int, ...]]:
 
 def readable(text: str) -> bool:
     """False for text that only looks like text: most of its characters have no meaning outside the font."""
+    if text.replace(_SOFT, "").isprintable():
+        return 2 * text.count("\ufffd") < len(text) - text.count(" ")
     letters = len("".join(text.split()))
     if not letters:
         return False
-    if text.isprintable():
-        return 2 * text.count("\ufffd") < letters
     lost = len(_CONTROL.findall(text)) + text.count("\ufffd")
     return 2 * lost < letters
 

@@ -46,22 +46,24 @@ def run_together(pages: Sequence[PageLines], body: float) -> Flow:
     order = continued(rows, separators, body)
     if order is not None:
         rows, separators = spacing.reordered(order, separators)
-    known = vocabulary(
-        (row.line.text, number > 0 and rows[number - 1].line.broken, row.line.broken) for number, row in enumerate(rows)
-    )
+    breaks = [row.line.broken for row in rows]
+    known = vocabulary(zip((row.line.text for row in rows), [False, *breaks], breaks, strict=False))
     out: list[str] = []
     placed: list[Placed] = []
     joins: list[int] = []
     starts: dict[int, int] = {}
     length = 0
-    for number, (row, separator) in enumerate(zip(rows, separators, strict=True)):
-        words = row.line.text.rstrip(SOFT_HYPHEN)
-        broken = row.line.broken
-        following = rows[number + 1].line.text if number + 1 < len(rows) else ""
-        joined = broken and separators[number + 1 : number + 2] == [SPACE] and following[:1].isalnum()
-        kept = broken and (not joined or keeps_hyphen(words, following, known))
-        words, inner = _without_soft(words, length)
-        joins += inner
+    for number, (row, separator, broken) in enumerate(zip(rows, separators, breaks, strict=True)):
+        words = row.line.text
+        joined = kept = False
+        if broken:
+            words = words.rstrip(SOFT_HYPHEN)
+            following = rows[number + 1].line.text if number + 1 < len(rows) else ""
+            joined = separators[number + 1 : number + 2] == [SPACE] and following[:1].isalnum()
+            kept = not joined or keeps_hyphen(words, following, known)
+        if SOFT_HYPHEN in words:
+            words, inner = _without_soft(words, length)
+            joins += inner
         start = length
         starts.setdefault(row.page, start)
         if kept:
@@ -83,7 +85,7 @@ def _cleaned(pages: Sequence[PageLines]) -> list[Row]:
     for index, page in enumerate(pages):
         for line in page.lines:
             text = clean_line(line.text, tex)
-            if _HARD_HYPHEN.search(text):
+            if text.endswith("-") and _HARD_HYPHEN.search(text[-2:]):
                 text = text[:-1] + SOFT_HYPHEN
             if text and text != SOFT_HYPHEN:
                 rows.append(Row(_with_text(line, text), index))
@@ -98,8 +100,6 @@ def _with_text(line: Line, text: str) -> Line:
 
 def _without_soft(words: str, offset: int) -> tuple[str, list[int]]:
     """Soft hyphens inside a line go; each leaves a join."""
-    if SOFT_HYPHEN not in words:
-        return words, []
     joins: list[int] = []
     parts = words.split(SOFT_HYPHEN)
     for part in parts[:-1]:

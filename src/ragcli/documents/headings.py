@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 
 from ragcli.documents.flow import Flow, Placed
 from ragcli.records import Heading
@@ -47,14 +48,13 @@ def find_headings(flow: Flow, outline: Sequence[OutlineEntry], body: float) -> t
 
 def _squeezed(text: str) -> tuple[str, list[int]]:
     """Letters and digits only, in lower case, and where each stood."""
-    out: list[str] = []
-    places: list[int] = []
-    for place, character in enumerate(text):
-        if character.isalnum():
-            for small in character.lower():
-                out.append(small)
-                places.append(place)
-    return "".join(out), places
+    kept = list(map(str.isalnum, text))
+    places = list(compress(range(len(text)), kept))
+    small = list(map(str.lower, compress(text, kept)))
+    squeezed = "".join(small)
+    if len(squeezed) != len(places):  # a capital with more than one small letter
+        places = [place for place, letters in zip(places, small, strict=True) for _ in letters]
+    return squeezed, places
 
 
 def _from_outline(flow: Flow, outline: Sequence[OutlineEntry]) -> list[Heading]:
@@ -68,9 +68,9 @@ def _from_outline(flow: Flow, outline: Sequence[OutlineEntry]) -> list[Heading]:
             continue
         span = flow.pages[entry.page]
         if entry.page not in pages:
-            pages[entry.page] = _squeezed(flow.text[span.start : span.end])
-        text, places = pages[entry.page]
-        start = _place(words, text, [span.start + place for place in places], begins, last)
+            text, places = _squeezed(flow.text[span.start : span.end])
+            pages[entry.page] = text, [span.start + place for place in places]
+        start = _place(words, *pages[entry.page], begins, last)
         if start is None:
             continue
         last = start

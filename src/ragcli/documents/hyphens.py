@@ -27,6 +27,7 @@ _HEADS = frozenset((
 ))
 # fmt: on
 _LINKS = frozenset(("a", "and", "as", "at", "by", "for", "in", "of", "on", "or", "the", "to", "up"))
+_MARKS = ".,;:()"
 _LAST = re.compile(r"(?:\w+-)*\w+$")
 _FIRST = re.compile(r"\w+(?:-\w+)*")
 
@@ -42,14 +43,22 @@ class Vocabulary:
 
 def vocabulary(lines: Iterable[tuple[str, bool, bool]]) -> Vocabulary:
     """Counts the words of lines given as (text, first word is a rest, last word is broken), leaving broken ones out."""
-    words: Counter[str] = Counter()
+    texts: list[str] = []
+    parts: list[str] = []
     for text, rest, broken in lines:
-        found = _WORD.findall(text.lower())
-        if broken and found:
-            found.pop()
-        if rest and found:
-            found.pop(0)
-        words.update(found)
+        texts.append(text)
+        if rest or broken:
+            found = _WORD.findall(text.lower())
+            if broken and found:
+                parts.append(found.pop())
+            if rest and found:
+                parts.append(found[0])
+    words: Counter[str] = Counter()
+    for token, count in Counter("\n".join(texts).lower().split()).items():
+        bare = token.strip(_MARKS)
+        for word in (bare,) if bare.isalpha() else _WORD.findall(token):
+            words[word] += count
+    words.subtract(parts)
     heads: Counter[str] = Counter()
     tails: Counter[str] = Counter()
     for word, count in words.items():
@@ -62,7 +71,7 @@ def vocabulary(lines: Iterable[tuple[str, bool, bool]]) -> Vocabulary:
 
 def keeps_hyphen(before: str, after: str, known: Vocabulary) -> bool:
     """True if a word that ends `before` with a hyphen and goes on in `after` is written with that hyphen."""
-    left = _LAST.search(before)
+    left = _LAST.search(before, before.rfind(" ") + 1)
     right = _FIRST.match(after)
     if left is None or right is None:
         return True

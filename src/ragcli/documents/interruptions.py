@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from ragcli.documents.lines import Line
 
 SPACE, BREAK, PARAGRAPH = " ", "\n", "\n\n"
-SENTENCE_END = re.compile(r"[.!?:;。！？][\"”’'\])]*$")
 CAPTION = re.compile(
     r"^(?:fig(?:ure|\.)|table|algorithm|listing|exhibit|box) ?(?:\d{1,3}|[IVX]{1,5})[a-z]?[:.]", re.IGNORECASE
 )
 _LONGEST = 45
+_ENDS = (".", "!", "?", ":", ";", "。", "！", "？")
+_CLOSING = "\"”’'])"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,11 @@ class Row:
 
     line: Line
     page: int
+
+
+def ends_sentence(text: str) -> bool:
+    """True if a sentence, or a clause that can stand for one, ends with the line."""
+    return text.rstrip(_CLOSING).endswith(_ENDS)
 
 
 def continued(rows: Sequence[Row], separators: Sequence[str], body: float) -> list[int] | None:
@@ -61,7 +67,7 @@ def _interruption(rows: Sequence[Row], separators: Sequence[str], body: float, n
     row = rows[number]
     if separators[number + 1] != PARAGRAPH or not _is_body(row, body) or len(row.line.text) < 20 or row.line.bold:
         return None
-    if not row.line.broken and (SENTENCE_END.search(row.line.text) or not _goes_on(row.line.text)):
+    if not row.line.broken and (ends_sentence(row.line.text) or not _goes_on(row.line.text)):
         return None
     inside = captioned = strange = False
     for after in range(number + 1, min(len(rows), number + _LONGEST)):

@@ -52,11 +52,14 @@ class PageLines:
 
 def median_size(pages: Sequence[PageLines]) -> float:
     """The font size in which most of the document's letters are set; 0 if no engine told."""
-    weight: dict[float, int] = {}
+    letters: dict[float, int] = {}
     for page in pages:
         for line in page.lines:
-            size = round(2 * line.size) / 2
-            weight[size] = weight.get(size, 0) + len(line.text)
+            letters[line.size] = letters.get(line.size, 0) + len(line.text)
+    weight: dict[float, int] = {}
+    for exact, count in letters.items():
+        size = round(2 * exact) / 2
+        weight[size] = weight.get(size, 0) + count
     total, passed = sum(weight.values()), 0
     for size in sorted(weight):
         passed += weight[size]

@@ -15,14 +15,15 @@ PDFium puts U+FFFE (U+0002 in its other text calls) in place of a line-end hyphe
 
 from __future__ import annotations
 
-import ctypes
 import re
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
+from ragcli.documents.pdfium_text import Box, PageText, TextCalls
 
 _FEW_PIECES = 8
 """A page of no more may be a scan with a stamp on it; only then is it worth looking for a picture."""
@@ -53,16 +54,10 @@ class PageReader:
     """Reads the lines of one page after another. Holds the C buffers, so make one per document."""
 
     def __init__(self) -> None:
-        import pypdfium2.raw as raw
-
-        self._raw: Any = raw
-        self._rect = raw.FS_RECTF()
-        self._matrix = raw.FS_MATRIX()
-        self._name = ctypes.create_string_buffer(256)
-        self._flags = ctypes.c_int()
-        self._x, self._y = ctypes.c_double(), ctypes.c_double()
+        self._calls = TextCalls()
         self._last_size = 0.0
         self._bold_names: dict[bytes, bool | None] = {}
+        self._words: list[tuple[int, int]] = []
         self._sound: set[str] = set()
 
     def read(self, page: Any, label: str | None) -> PageLines:
@@ -70,101 +65,68 @@ class PageReader:
         width, height = page.get_size()
         textpage = page.get_textpage()
         try:
-            text = self._text(textpage.raw)
-            pieces = list(self._pieces(text)) if text else []
-            gutter = self._gutter(text, pieces, width) if text else None
-            if text and gutter is not None:
+            text = PageText(self._calls, textpage.raw)
+            pieces = self._pieces(text)
+            gutter = self._gutter(text, pieces, width)
+            if gutter is not None:
                 pieces = [part for piece in pieces for part in self._parted(text, piece, gutter)]
         finally:
             textpage.close()
         upright = _upright(pieces, width, height, label)
-        return replace(upright, pictured=False) if len(pieces) <= _FEW_PIECES and not self._pictured(page) else upright
+        return replace(upright, pictured=False) if len(pieces) <= _FEW_PIECES and not _pictured(page) else upright
 
-    def _pictured(self, page: Any) -> bool:
-        return any(True for _ in page.get_objects(filter=[self._raw.FPDF_PAGEOBJ_IMAGE]))
-
-    def _text(self, handle: Any) -> _PageText | None:
-        raw = self._raw
-        count = raw.FPDFText_CountChars(handle)
-        if count <= 0:
-            return None
-        buffer = (ctypes.c_ushort * (2 * count + 2))()
-        written = raw.FPDFText_GetText(handle, 0, count, buffer)
-        text = bytes(memoryview(buffer).cast("B")[: 2 * max(0, written - 1)]).decode("utf-16-le", "surrogatepass")
-        if not text:
-            return None
-        wide = max(text) > "\uffff"
-        last = raw.FPDFText_GetCharIndexFromTextIndex(handle, len(text) - 1)
-        return _PageText(handle, text, wide, same=not wide and last == len(text) - 1)
-
-    def _pieces(self, page: _PageText) -> Iterator[_Piece]:
-        text = page.text
+    def _pieces(self, page: PageText) -> list[_Piece]:
+        text, sound = page.text, self._sound
+        self._words = [found.span() for found in _WORD.finditer(text) if found.group() not in sound]
+        out: list[_Piece] = []
         position = 0
-        while position <= len(text):
-            found = _BREAK.search(text, position)
-            end, after = (found.start(), found.end()) if found else (len(text), len(text) + 1)
-            soft = found is not None and found.group() == "\ufffe"
-            start, stop = _stripped(text, position, end)
-            if start < stop:
-                yield from self._lines(page, start, stop, soft=soft)
-            position = after
+        for found in _BREAK.finditer(text):
+            self._add_lines(out, page, position, found.start(), soft=found.group() == "\ufffe")
+            position = found.end()
+        self._add_lines(out, page, position, len(text), soft=False)
+        return out
 
-    def _box(self, page: _PageText, position: int) -> Any:
-        self._raw.FPDFText_GetLooseCharBox(page.handle, self._index(page, position), self._rect)
-        return self._rect
-
-    def _index(self, page: _PageText, position: int) -> int:
-        """PDFium's number for a character of the text."""
-        if page.same:
-            return position
-        if page.wide:
-            position = len(page.text[:position].encode("utf-16-le", "surrogatepass")) // 2
-        return int(self._raw.FPDFText_GetCharIndexFromTextIndex(page.handle, position))
-
-    def _lines(self, page: _PageText, start: int, end: int, *, soft: bool) -> Iterator[_Piece]:
-        """The line text[start:end]; or several, where PDFium missed that it goes on in another column."""
-        raw, text = self._raw, page.text
+    def _add_lines(self, out: list[_Piece], page: PageText, start: int, end: int, *, soft: bool) -> None:
+        """Adds the line text[start:end]; or several, where PDFium missed that it goes on in another column."""
+        text = page.text
+        start, end = _stripped(text, start, end)
+        if start == end:
+            return
         middle = _small_letter(text, (start + end) // 2, end)
-        index = self._index(page, middle)
-        size = self._size(page, index)
-        direction = _direction(self._matrix.a, self._matrix.b)
-        raw.FPDFText_GetCharOrigin(page.handle, index, self._x, self._y)
-        left, _, _ = _edges(self._box(page, start), direction)
-        _, right, _ = _edges(self._box(page, end - 1), direction)
+        index = page.index(middle)
+        size, a, b, x, y, left, top, right, bottom, *last = page.line(index, start, end - 1)
+        direction = (1, 0) if a > abs(b) else _direction(a, b)
+        if direction == (1, 0):
+            right = last[2]
+        else:
+            left, _, _ = _edges(Box(left, top, right, bottom), direction)
+            _, right, _ = _edges(Box(*last), direction)
         likely = _TYPICAL_SIZE * abs(right - left) / (end - start)
-        guessed = size < 0.4 * likely and size < 0.6 * _edges(self._box(page, middle), direction)[2]
+        guessed = size < 0.4 * likely and size < 0.6 * _edges(page.box(middle), direction)[2]
         if guessed:  # a bitmap font, whose own numbers mean nothing
             size = likely
         if right < left - size:
-            cut = self._jump(page, start, end, direction, size)
+            cut = _jump(page, start, end, direction, size)
             if cut is not None:
-                yield from self._lines(page, *_stripped(text, start, cut), soft=False)
-                yield from self._lines(page, *_stripped(text, cut, end), soft=soft)
+                self._add_lines(out, page, start, cut, soft=False)
+                self._add_lines(out, page, cut, end, soft=soft)
                 return
         bold = self._bold(page, index)
         if end - start > 15 and (bold or size > 1.03 * self._last_size):
-            late = self._index(page, _small_letter(text, end - 1 - (end - start) // 6, end))
+            late = page.index(_small_letter(text, end - 1 - (end - start) // 6, end))
             bold = bold and self._bold(page, late)
-            if not guessed and 0.4 * size < (late_size := self._size(page, late)) < size:
+            if not guessed and 0.4 * size < (late_size := page.size(late)) < size:
                 size = late_size  # a heading that runs into its paragraph
-        least = (_BITMAP_GAP if guessed else _WORD_GAP) * size
-        piece = self._spaced(page, start, end, size, least)
+        piece = self._spaced(page, start, end, size, (_BITMAP_GAP if guessed else _WORD_GAP) * size)
         if " j" in piece and len(piece) == end - start:
-            piece = self._unspaced(page, start, end, size)
+            piece = _unspaced(page, start, end, size)
         if soft:
             piece += SOFT_HYPHEN
         self._last_size = size
-        baseline = self._x.value if direction[1] else self._y.value
-        line = Line(piece, left, max(left, right), baseline, max(size, 0.1), bold)
-        yield _Piece(line, direction, start, end, soft, guessed)
+        line = Line(piece, left, max(left, right), x if direction[1] else y, max(size, 0.1), bold)
+        out.append(_Piece(line, direction, start, end, soft, guessed))
 
-    def _size(self, page: _PageText, index: int) -> float:
-        """The size the character is printed in; leaves its matrix in `_matrix`."""
-        matrix = self._matrix
-        self._raw.FPDFText_GetMatrix(page.handle, index, matrix)
-        return float(self._raw.FPDFText_GetFontSize(page.handle, index) * (matrix.c**2 + matrix.d**2) ** 0.5)
-
-    def _gutter(self, page: _PageText, pieces: list[_Piece], width: float) -> float | None:
+    def _gutter(self, page: PageText, pieces: list[_Piece], width: float) -> float | None:
         """Where two columns are parted that PDFium reads straight across; None if it doesn't.
 
         A few wide lines are asked for their widest gap. A gutter is one that most of them have in the same place.
@@ -177,109 +139,117 @@ class PageReader:
         if len(wide) < _FEWEST_ROWS or 3 * len(wide) < len(pieces):
             return None
         sample = wide[:: max(1, len(wide) // _FEWEST_ROWS)]
-        if not any(self._widest_gap(page, piece) for piece in sample[1::3]):
+        if not any(_widest_gap(page, piece) for piece in sample[1::3]):
             return None
-        gaps = [gap for piece in sample if (gap := self._widest_gap(page, piece)) is not None]
+        gaps = [gap for piece in sample if (gap := _widest_gap(page, piece)) is not None]
         if 3 * len(gaps) < 2 * len(sample):
             return None
         gutter = min(right for _, right in gaps) - 1
         crossed = sum(1 for left, _ in gaps if left < gutter)
         return gutter if 3 * crossed >= 2 * len(sample) and 0.3 * width < gutter < 0.7 * width else None
 
-    def _widest_gap(self, page: _PageText, piece: _Piece) -> tuple[float, float] | None:
-        """The left and right edge of the line's widest space, if it is too wide for one between words."""
-        best: tuple[float, float] | None = None
-        for place, left, right in self._gaps(page, piece):
-            if min(place - piece.start, piece.end - place) > _FEWEST_LETTERS and (
-                best is None or right - left > best[1] - best[0]
-            ):
-                best = (left, right)
-        return best if best is not None and best[1] - best[0] > 1.3 * piece.line.size else None
-
-    def _gaps(self, page: _PageText, piece: _Piece) -> Iterator[tuple[int, float, float]]:
-        """Each space in the line: its place in the text, and where the letters beside it end and begin."""
-        for found in _SPACE.finditer(page.text, piece.start, piece.end):
-            left = self._box(page, found.start() - 1).right
-            yield found.start(), left, self._box(page, found.end()).left
-
-    def _parted(self, page: _PageText, piece: _Piece, gutter: float) -> Iterator[_Piece]:
+    def _parted(self, page: PageText, piece: _Piece, gutter: float) -> list[_Piece]:
         """The line in two where it crosses the gutter in a wide space; else as it is."""
         if piece.direction == (1, 0) and piece.line.x0 < gutter < piece.line.x1:
-            for place, left, right in self._gaps(page, piece):
+            for place, left, right in _gaps(page, piece):
                 if left <= gutter + 1 and right >= gutter and right - left > 0.8 * piece.line.size:
-                    yield from self._lines(page, *_stripped(page.text, piece.start, place), soft=False)
-                    yield from self._lines(page, *_stripped(page.text, place, piece.end), soft=piece.soft)
-                    return
-        yield piece
+                    out: list[_Piece] = []
+                    self._add_lines(out, page, piece.start, place, soft=False)
+                    self._add_lines(out, page, place, piece.end, soft=piece.soft)
+                    return out
+        return [piece]
 
-    def _bold(self, page: _PageText, index: int) -> bool:
+    def _bold(self, page: PageText, index: int) -> bool:
         """True if the font's name says so, or says nothing and has the weight, which PDFium guesses from its stems."""
-        self._raw.FPDFText_GetFontInfo(page.handle, index, self._name, 255, self._flags)
-        name = self._name.value
+        name = page.font(index)
         if name not in self._bold_names:
             text = name.decode("latin-1")
             self._bold_names[name] = True if _BOLD.search(text) else False if _NOT_BOLD.search(text) else None
         told = self._bold_names[name]
-        return self._raw.FPDFText_GetFontWeight(page.handle, index) >= 700 if told is None else told
+        return page.weight(index) >= 700 if told is None else told
 
-    def _jump(self, page: _PageText, start: int, end: int, direction: _Direction, size: float) -> int | None:
-        """Where in text[start:end] the pen went back by more than three letters after a space."""
-        previous = _edges(self._box(page, start), direction)[0]
-        for position in range(start + 1, end):
-            if page.text[position].isspace():
-                continue
-            here = _edges(self._box(page, position), direction)[0]
-            if here < previous - 3 * size and page.text[position - 1].isspace():
-                return position
-            previous = here
-        return None
-
-    def _unspaced(self, page: _PageText, start: int, end: int, size: float) -> str:
-        """text[start:end] without the spaces PDFium sees before a j, which in some fonts reaches to the left."""
-        out: list[str] = []
-        done = start
-        for found in _SPACED_J.finditer(page.text, start, end):
-            right = self._box(page, found.start() - 1).right
-            if self._box(page, found.end()).left - right < _NO_GAP * size:
-                out.append(page.text[done : found.start()])
-                done = found.end()
-        out.append(page.text[done:end])
-        return "".join(out)
-
-    def _spaced(self, page: _PageText, start: int, end: int, size: float, least: float) -> str:
+    def _spaced(self, page: PageText, start: int, end: int, size: float, least: float) -> str:
         """text[start:end] with the spaces that PDFium missed inside its words.
 
         A word that was once seen to be one isn't looked at again, so this costs little beyond a paper's vocabulary.
         """
+        text, words, sound = page.text, self._words, self._sound
+        number = bisect_left(words, (start, start))
+        if number == len(words) or words[number][0] >= end:
+            return text[start:end]
         out: list[str] = []
         done = start
-        for found in _WORD.finditer(page.text, start, end):
-            if found.group() in self._sound:
+        while number < len(words) and words[number][0] < end:
+            first, after = words[number]
+            number += 1
+            if text[first:after] in sound:
                 continue
-            cuts = self._cuts(page, found.start(), found.end(), size, least)
+            cuts = _cuts(page.gaps(first, after), size, least)
             if not cuts:
-                self._sound.add(found.group())
+                sound.add(text[first:after])
             for cut in cuts:
-                out += page.text[done:cut], " "
-                done = cut
-        out.append(page.text[done:end])
+                out += text[done : first + cut], " "
+                done = first + cut
+        out.append(text[done:end])
         return "".join(out)
 
-    def _cuts(self, page: _PageText, start: int, end: int, size: float, least: float) -> list[int]:
-        """Where two letters of the word text[start:end] are at least `least` points farther apart than letters are."""
-        gaps: list[float] = []
-        previous = self._box(page, start).right
-        for position in range(start + 1, end):
-            box = self._box(page, position)
-            gaps.append(box.left - previous)
-            previous = box.right
-        if abs(median(gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
-            return []
-        return [start + 1 + place for place, gap in enumerate(gaps) if gap > least]
+
+def _pictured(page: Any) -> bool:
+    from pypdfium2 import raw
+
+    return any(True for _ in page.get_objects(filter=[raw.FPDF_PAGEOBJ_IMAGE]))
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
+def _widest_gap(page: PageText, piece: _Piece) -> tuple[float, float] | None:
+    """The left and right edge of the line's widest space, if it is too wide for one between words."""
+    best: tuple[float, float] | None = None
+    for place, left, right in _gaps(page, piece):
+        if min(place - piece.start, piece.end - place) > _FEWEST_LETTERS and (
+            best is None or right - left > best[1] - best[0]
+        ):
+            best = (left, right)
+    return best if best is not None and best[1] - best[0] > 1.3 * piece.line.size else None
+
+
+def _gaps(page: PageText, piece: _Piece) -> Iterator[tuple[int, float, float]]:
+    """Each space in the line: its place in the text, and where the letters beside it end and begin."""
+    for found in _SPACE.finditer(page.text, piece.start, piece.end):
+        yield found.start(), page.box(found.start() - 1).right, page.box(found.end()).left
+
+
+def _jump(page: PageText, start: int, end: int, direction: _Direction, size: float) -> int | None:
+    """Where in text[start:end] the pen went back by more than three letters after a space."""
+    previous = _edges(page.box(start), direction)[0]
+    for position in range(start + 1, end):
+        if page.text[position].isspace():
+            continue
+        here = _edges(page.box(position), direction)[0]
+        if here < previous - 3 * size and page.text[position - 1].isspace():
+            return position
+        previous = here
+    return None
+
+
+def _unspaced(page: PageText, start: int, end: int, size: float) -> str:
+    """text[start:end] without the spaces PDFium sees before a j, which in some fonts reaches to the left."""
+    out: list[str] = []
+    done = start
+    for found in _SPACED_J.finditer(page.text, start, end):
+        if page.box(found.end()).left - page.box(found.start() - 1).right < _NO_GAP * size:
+            out.append(page.text[done : found.start()])
+            done = found.end()
+    out.append(page.text[done:end])
+    return "".join(out)
+
+
+def _cuts(gaps: list[float], size: float, least: float) -> list[int]:
+    """The places in a word where letters are at least `least` points farther apart than letters are."""
+    if max(gaps) <= least or abs(median(gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
+        return []
+    return [place for place, gap in enumerate(gaps, 1) if gap > least]
+
+
+class _Piece(NamedTuple):
     """A line, its direction, the part of the page's text that it is, whether its last word is broken, and whether
     its size is only guessed."""
 
@@ -291,28 +261,16 @@ class _Piece:
     guessed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class _PageText:
-    """A page's text. PDFium counts UTF-16 units and Python code points; `wide` says that they differ here.
-
-    PDFium's characters are numbered apart from its text, which leaves some out; `same` says that it doesn't here.
-    """
-
-    handle: Any
-    text: str
-    wide: bool
-    same: bool
-
-
-def _edges(box: Any, direction: _Direction) -> tuple[float, float, float]:
+def _edges(box: Box, direction: _Direction) -> tuple[float, float, float]:
     """Where a character's box begins and ends along its own writing direction, and its height across that."""
+    left, top, right, bottom = box
     if direction == (1, 0):
-        return box.left, box.right, box.top - box.bottom
+        return left, right, top - bottom
     if direction == (-1, 0):
-        return -box.right, -box.left, box.top - box.bottom
+        return -right, -left, top - bottom
     if direction == (0, 1):
-        return box.bottom, box.top, box.right - box.left
-    return -box.top, -box.bottom, box.right - box.left
+        return bottom, top, right - left
+    return -top, -bottom, right - left
 
 
 def _stripped(text: str, start: int, end: int) -> tuple[int, int]:

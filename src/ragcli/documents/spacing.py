@@ -8,12 +8,11 @@ row of a table. Over a column's or a page's end the sentence decides, so that it
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from statistics import median
 
-from ragcli.documents.interruptions import BREAK, CAPTION, PARAGRAPH, SENTENCE_END, SPACE, Row
+from ragcli.documents.interruptions import BREAK, CAPTION, PARAGRAPH, SPACE, Row, ends_sentence
 from ragcli.documents.lines import SOFT_HYPHEN, Line
 
 _ITEM = re.compile(r"^(?:[•◦▪‣·∙*–—]\s|\[\w{1,8}\]\s|\(?(?:\d{1,2}|[a-z]|[ivx]{1,4})[.)]\s)")
@@ -80,7 +79,7 @@ class Spacing:
         tiny = min(len(before.text), len(line.text)) <= 3
         if not tiny and not 0.94 * size < before.size < 1.07 * size:
             return PARAGRAPH
-        ended = SENTENCE_END.search(before.text) is not None
+        ended = ends_sentence(before.text)
         if step > 1.4 * pitch and step > 1.5 * size:
             goes_on = not ended and line.text[:1].islower() and not CAPTION.match(before.text)
             return BREAK if goes_on or tiny else PARAGRAPH
@@ -107,7 +106,7 @@ class Spacing:
             return PARAGRAPH
         if before.broken and line.text[:1].islower():
             return SPACE
-        ended = SENTENCE_END.search(before.text) is not None
+        ended = ends_sentence(before.text)
         if not ended and line.text[:1].islower():
             return SPACE
         early = before.x1 < self._right(number - 1)[0] - 2.5 * before.size
@@ -128,7 +127,7 @@ class Spacing:
         before, line = rows[number - 1].line, rows[number].line
         if abs(before.x1 - line.x1) <= _SHARED:
             others = (rows[max(number - 2, 0)].line, rows[min(number + 1, len(rows) - 1)].line)
-            if any(other not in (before, line) and abs(before.x1 - other.x1) <= _SHARED for other in others):
+            if any(abs(before.x1 - other.x1) <= _SHARED and other not in (before, line) for other in others):
                 return False  # three lines in a row end in one place: that is the column's edge
         room = self._right(number - 1)[0] - before.x1
         if room <= 0:
@@ -143,16 +142,15 @@ class Spacing:
         line, page = row.line, row.page
         low, high = line.x0 - 3.5 * line.size, line.x0 + 3.5 * line.size
         smallest, largest = 0.8 * line.size, 1.25 * line.size
-        ends = sorted(
-            other.line.x1
-            for other in self._rows[max(0, number - _REACH) : number + _REACH + 1]
-            if other.page == page and low <= other.line.x0 <= high and smallest <= other.line.size <= largest
-        )
+        near = [row.line for row in self._rows[max(0, number - _REACH) : number + _REACH + 1] if row.page == page]
+        ends = sorted([near.x1 for near in near if low <= near.x0 <= high and smallest <= near.size <= largest])
         often, usual = 0, ends[-1]
+        beyond = 0
         for index, end in enumerate(ends):
-            alike = bisect_right(ends, end + _SHARED, index) - index
-            if alike > often:
-                often, usual = alike, end + _SHARED / 2
+            while beyond < len(ends) and ends[beyond] <= end + _SHARED:
+                beyond += 1
+            if beyond - index > often:
+                often, usual = beyond - index, end + _SHARED / 2
         if often > 2 and often >= 0.4 * len(ends):  # justified: a wide caption beside it doesn't widen the column
             return usual, True
         return ends[int(0.8 * (len(ends) - 1) + 0.5)], False
@@ -192,5 +190,5 @@ def _unplaced(before: Line, line: Line) -> str:
         return PARAGRAPH
     short = len(before.text) < 0.6 * max(len(line.text), 45)
     if short and not before.broken and not line.text[:1].islower():
-        return PARAGRAPH if SENTENCE_END.search(before.text) else BREAK
+        return PARAGRAPH if ends_sentence(before.text) else BREAK
     return SPACE
