@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts.fuzzing.targets import CHECKS
 
 from ragcli.config import Config, find_config, known_keys, load_config, resolve_data_dir
 from ragcli.config.keys import QUERY
@@ -265,6 +266,36 @@ def test_any_value_under_any_key_is_taken_or_told(
     except ConfigError as error:
         told = str(error)
     assert not told or f"line 2: {section}.{key} " in told
+
+
+parts = st.sampled_from(
+    (
+        *("[defaults]", "[query]", "[models]", "[collections.a]", "[collections]", '[collections."a b"]', "[[query]]"),
+        *("[other]", "top = 3", "top = 0", "chunk_size = 60", "overlap = 70", "paths = ['x', \"y\"]", "paths = 3"),
+        *("query.pool = 1", "data_dir = '~nobody-here/x'", "data_dir = ''", "ocr = 1979-05-27T07:32:00Z", "# top = 0"),
+        *(
+            "ocr = yes",
+            "encoder = '''\ntop = 0\n'''",
+            "include = [\n'*',\n]",
+            "collections.b = {}",
+            "collections.c = 1",
+        ),
+        *("parse_timeout = nan", "parse_timeout = 1e999", "tpo = 3", '"\\u0074op" = 0', "\x00", "\ufeff", "x.y.z = 1"),
+    )
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(st.lists(parts | st.text(max_size=12), max_size=8), st.sampled_from(["\n", "\r\n", "\n\n", " "]))
+def test_any_configuration_is_read_or_told_of_by_file_line_and_key(lines: list[str], end: str) -> None:
+    CHECKS["config"](end.join(lines).encode("utf-8", "surrogatepass"))
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.binary(max_size=200))
+def test_a_configuration_of_any_bytes_is_read_or_told_of(content: bytes) -> None:
+    CHECKS["config"](content)
+    CHECKS["config"](b"[query]\ntop = 3 # " + content)
 
 
 def _toml(value: object) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripts.fuzzing.targets import CHECKS
 
 from ragcli.documents import read_file, read_jsonl
 from ragcli.errors import DocumentError
@@ -353,7 +354,7 @@ def test_lines_are_read_no_sooner_than_they_are_needed() -> None:
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
 
@@ -366,6 +367,24 @@ def test_every_record_gives_a_document_or_a_failure(record: dict[str, object]) -
         assert item.text.strip()
         assert all(not isinstance(value, float) or math.isfinite(value) for value in item.metadata.values())
         json.dumps(dict(item.metadata), allow_nan=False).encode("utf-8")
+
+
+WRITTEN = st.sampled_from(
+    (
+        *(b'{"text": "a"}', b'{"id": "x", "text": "b"}', b'{"_id": 7, "title": "T", "text": ""}', b'{"title": "only"}'),
+        *(b"{", b"[]", b"null", b'"text"', b" ", b"\t\r", b"\xef\xbb\xbf", b'{"text": "\xff"}', b'{"text": "\\ud800"}'),
+        *(b'{"text": 1}', b'{"text": "c", "a": NaN, "b": 1e999, "c": 123456789012345678901}', b"\x00", b'{"id": true}'),
+        *(b'{"text": "d", "metadata": {"a": [1, {"b": null}]}, "authors": "X; Y"}', b"[" * 2_000, b"1" * 5_000),
+    )
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(WRITTEN | st.binary(max_size=30), max_size=10), st.sampled_from([b"\n", b"\r\n"]))
+def test_each_line_of_any_bytes_gives_a_document_or_a_failure_that_names_it_in_order(
+    lines: list[bytes], end: bytes
+) -> None:
+    CHECKS["jsonl"](end.join(lines))
 
 
 def test_a_file_of_an_unknown_kind_is_refused(tmp_path: Path) -> None:

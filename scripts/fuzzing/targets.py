@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import io
 import json
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -31,6 +32,7 @@ from ragcli.evaluation.load import read_any_topics
 from ragcli.evaluation.trec import qrels_text, read_qrels, read_run, run_text
 from ragcli.records import Document, Failure
 
+_TOLD = re.compile(r", line (\d+): (?:(?:\w+\.)*(\w+) (?!not UTF-8))?", re.ASCII)
 _MARKED = ("utf-8-sig", "utf-16", "utf-32")
 
 
@@ -138,10 +140,11 @@ def check_config(data: bytes) -> None:
         load_config(file)
     except ConfigError as error:
         _check_refusal(error, str(file))
-        found = str(error).removeprefix(str(file))
-        if found.startswith(", line "):
-            number = int(found.removeprefix(", line ").split(":")[0])
-            holds(1 <= number <= data.decode("utf-8", "replace").count("\n") + 1, "the line named is one of the file's")
+        told = _TOLD.match(str(error).removeprefix(str(file)))
+        if told is not None:
+            lines = data.decode("utf-8", "replace").split("\n")
+            holds(1 <= int(told[1]) <= len(lines), "the line named is one of the file's")
+            holds(told[2] is None or told[2] in lines[int(told[1]) - 1], "the line named has the key")
 
 
 def check_evaluation(data: bytes) -> None:
