@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from ragcli.retrieval.beside import Beside
 from ragcli.retrieval.pipelines import Stage
+from ragcli.retrieval.request import LONGEST_ENCODED
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
@@ -43,7 +44,7 @@ class Question:
     @cached_property
     def encoding(self) -> Encoding:
         """The unit vector (d,) and the token vectors (t, d)."""
-        return self._encode(self.text)
+        return self._encode(self.text[:LONGEST_ENCODED])
 
     @cached_property
     def vector(self) -> FloatArray:

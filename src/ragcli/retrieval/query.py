@@ -24,6 +24,7 @@ from ragcli.retrieval.fusion import RRF_K
 from ragcli.retrieval.hits import Ranked, cut_hits
 from ragcli.retrieval.pipelines import PIPELINES, Pipeline
 from ragcli.retrieval.request import (
+    LONGEST_ENCODED,
     LONGEST_QUESTION,
     QueryRequest,
     QueryResult,
@@ -88,7 +89,11 @@ class Searcher:
             hits = cut_hits(groups, request)
         rerankers = [group.reranker for group in groups if group.reranker]
         return QueryResult(
-            hits, clock.stages, request.pipeline, rerankers[0] if rerankers else None, _left_out(request.text)
+            hits,
+            clock.stages,
+            request.pipeline,
+            rerankers[0] if rerankers else None,
+            _left_out(request.text, clock.stages),
         )
 
     def ranking(self, request: QueryRequest, *, chunks: int = 0, documents: int = 0) -> RankedChunks:
@@ -274,10 +279,13 @@ def _below(
     return sorted(scores, key=lambda place: -scores[place])
 
 
-def _left_out(text: str) -> tuple[str, ...]:
-    if len(text) <= LONGEST_QUESTION:
-        return ()
-    return (f"The question has {len(text):,} characters; only the first {LONGEST_QUESTION:,} were read.",)
+def _left_out(text: str, stages: Sequence[StageTime]) -> tuple[str, ...]:
+    """What to say of a question that was not read to its end."""
+    said = f"The question has {len(text):,} characters; only the first"
+    if any(stage.stage == "encode" for stage in stages) and len(text) > LONGEST_ENCODED:
+        words = f", and {LONGEST_QUESTION:,} by words" if len(text) > LONGEST_QUESTION else ""
+        return (f"{said} {LONGEST_ENCODED:,} were compared by meaning{words}.",)
+    return (f"{said} {LONGEST_QUESTION:,} were read.",) if len(text) > LONGEST_QUESTION else ()
 
 
 def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:

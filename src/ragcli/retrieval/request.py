@@ -14,7 +14,9 @@ from ragcli.records import Hit
 PIPELINES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
 DEFAULT_PIPELINE: Final = "hybrid"
 LONGEST_QUESTION: Final = 20_000
-"""Characters of a question that are read. Encoding all of a megabyte would take half a minute."""
+"""Characters of a question that are read."""
+LONGEST_ENCODED: Final = 5_000
+"""Characters of a question that go through the encoder; comparing each of their tokens takes up to three seconds."""
 
 
 @dataclass(frozen=True, slots=True)
