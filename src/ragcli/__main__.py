@@ -6,12 +6,15 @@ mistake of a person, a file or a disk ends in a traceback.
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import errno
+import gc
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from ragcli.cli import terminal
 from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, RagcliError
@@ -54,6 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def console() -> NoReturn:
+    """The command itself: `main`, and out.
+
+    Taking down the interpreter and the libraries in good order takes 0.1 s, for memory that the system takes back
+    anyway. So where nothing waits to be ended, the process goes as soon as all is written and tidied away.
+    """
+    # Most of what a process makes first are modules, classes and functions, and those stay: nothing to collect.
+    gc.set_threshold(50_000)
+    code = main()
+    threads = sys.modules.get("threading")
+    if "multiprocessing" in sys.modules or (threads and any(not each.daemon for each in threads.enumerate()[1:])):
+        sys.exit(code)
+    atexit._run_exitfuncs()  # noqa: SLF001
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Parse the arguments and call the command. Raises RagcliError, also for a call that cannot be parsed."""
     import typer
@@ -93,4 +115,4 @@ def os_error_sentence(error: OSError) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    console()
