@@ -3,13 +3,16 @@
 They are fresh interpreters and no forks: a fork would copy the locks of the caller's models and indexes in whatever
 state they are. Nothing but two pipes ties them to the caller, so there is no temporary file to be left over, and a
 caller that is killed leaves none of them behind: a reader ends when its requests do. A reader that dies is replaced;
-what it was at is answered by its death. Readers start when there is work for them.
+what it was at is answered by its death. Readers start when there is work for them. Each has a process group of its
+own, so that it ends together with a program that it has called, and Ctrl-C is for the caller alone to heed.
 
 Nothing here knows what is read.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -140,7 +143,10 @@ class _Reader:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
+            process_group=0 if os.name == "posix" else None,
         )
+        self._lock = threading.Lock()
+        self._code: int | None = None
         self._settings = settings
         self._born = False
         self._timed_out = False
@@ -154,27 +160,42 @@ class _Reader:
         try:
             said = self._told(request)
         except TooLargeError:
-            self.kill()
-            return Death(self._process.wait(), too_large=True)
+            return Death(self._buried(), too_large=True)
         finally:
             if watch is not None:
                 watch.cancel()
         if said is None:
-            return Death(self._process.wait(), timed_out=self._timed_out, unborn=not self._born)
+            return Death(self._buried(), timed_out=self._timed_out, unborn=not self._born)
         self.answered += 1
         return Answer(*said)
 
     def kill(self) -> None:
-        """End it now."""
-        self._process.kill()
+        """End it now, with whatever program it is waiting for."""
+        with self._lock:
+            if self._code is None:
+                self._kill()
 
     def end(self) -> None:
         """End it, and keep nothing of it."""
-        self.kill()
-        self._process.wait()
+        self._buried()
         for pipe in (self._process.stdin, self._process.stdout):
             with suppress(OSError):  # what was still to be sent
                 cast("IO[bytes]", pipe).close()
+
+    def _buried(self) -> int:
+        """Its exit code; ends it first if it lives. Its group goes before it does, since then the number is free."""
+        with self._lock:
+            if self._code is None:
+                self._kill()
+                self._code = self._process.wait()
+            return self._code
+
+    def _kill(self) -> None:
+        if os.name == "posix":
+            with suppress(ProcessLookupError, PermissionError):  # macOS says the latter of one that is dead
+                os.killpg(self._process.pid, signal.SIGKILL)
+        else:
+            self._process.kill()
 
     def _told(self, request: Request) -> tuple[Header, bytes] | None:
         requests, answers = cast("IO[bytes]", self._process.stdin), cast("IO[bytes]", self._process.stdout)

@@ -2,8 +2,8 @@
 
 It is started by `pool` and takes requests from its standard input until that ends, which it does when the process
 that started it is gone, however it went. It limits itself, for only it knows how many pages its document has: an
-alarm that no one catches ends it, even in the middle of C++. Its memory is limited by the system, it leaves no core
-file, and Ctrl-C, which a terminal sends to every process, is for the one that started it to heed.
+alarm that no one catches ends it, even in the middle of C++. Its memory is limited by the system, and it leaves no
+core file.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def _listen(requests: IO[bytes], waiting: SimpleQueue[Answer]) -> None:
         while (frame := read_frame(requests, LARGEST_ANSWER)) is not None:
             waiting.put(frame)
     finally:
+        if os.name == "posix" and os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # the programs that this one has called, too
         os._exit(0)
 
 
