@@ -46,6 +46,8 @@ def main(arguments: list[str]) -> None:
 
     def mutator(data: bytes, most: int, seed: int) -> bytes:
         changed = mutated(data, words, most, seed) if seed & 1 else bytes(atheris.Mutate(data, most))
+        if target.utf8 and seed & 14:
+            changed = changed.decode("utf-8", "ignore").encode("utf-8")
         return tamed(changed)
 
     atheris.Setup([sys.argv[0], *flags], one, custom_mutator=mutator)
