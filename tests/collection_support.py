@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -101,3 +105,21 @@ def all_texts(collection: Collection) -> dict[str, str]:
     """Every document's text by source."""
     with collection.snapshot() as snapshot:
         return {document.source: document.text for document in snapshot.texts()}
+
+
+# Permissions don't bind root; without these two capabilities (overriding them to write, and to read) they do.
+_UNPRIVILEGED = """
+    import ctypes, os, sys
+    for capability in (1, 2):
+        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
+
+def run_unprivileged(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python script as somebody whom permissions bind."""
+    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
+    if os.geteuid() == 0:
+        command[1:1] = ["-c", textwrap.dedent(_UNPRIVILEGED)]
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

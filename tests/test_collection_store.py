@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.collection_support import HashEncoder, all_texts, new_collection, prose, take_in_records
+from tests.collection_support import HashEncoder, all_texts, new_collection, prose, run_unprivileged, take_in_records
 
 from ragcli.collection import Collection, check_name, list_collections
 from ragcli.errors import CollectionBusy, CollectionError, MissingCollection, UsageError
@@ -219,23 +219,6 @@ READER = """
         print(snapshot.lexical.search("wormhole", 3)[0].tolist(), len(snapshot.vectors), snapshot.tfidf.size)
         print([document.source for document in snapshot.texts("wormhole")])
 """
-
-
-# Permissions don't bind root; without these two capabilities (overriding them to write, and to read) they do.
-UNPRIVILEGED = """
-    import ctypes, os, sys
-    for capability in (1, 2):
-        ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
-    os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
-"""
-
-
-def run_unprivileged(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python script as somebody whom permissions bind."""
-    command = [sys.executable, "-c", textwrap.dedent(script), *arguments]
-    if os.geteuid() == 0:
-        command[1:1] = ["-c", textwrap.dedent(UNPRIVILEGED)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture

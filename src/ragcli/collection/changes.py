@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ragcli.collection.collection import Collection
-from ragcli.collection.files import find_file, hash_file, is_gone
+from ragcli.collection.files import find_file, hash_file, is_gone, stamp_of
 from ragcli.collection.store import explained, open_for_reading
 from ragcli.records import StoredChunk
 
@@ -44,7 +44,7 @@ def _has_changed(path: str, size: int | None, mtime_ns: int | None, content: byt
         return True
     try:
         state = Path(path).stat()
-        if (state.st_size, state.st_mtime_ns) == (size, mtime_ns):
+        if stamp_of(state)[:2] == (size, mtime_ns):
             return False
         return state.st_size != size or hash_file(Path(path)) != content
     except OSError:

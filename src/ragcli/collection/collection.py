@@ -75,7 +75,7 @@ class Collection:
         check_name(name)
         settings = settings or CollectionSettings()
         check_settings(settings)
-        with draft_folder(data_dir, name) as folder, explained(folder):
+        with draft_folder(data_dir, name) as folder, explained(data_dir / name):
             with closing(create_store(folder)) as connection:
                 record = first_generation(settings)
                 with transaction(connection):

@@ -31,7 +31,7 @@ from ragcli.collection.archive import (
 from ragcli.collection.collection import Collection
 from ragcli.collection.names import STORE, draft_folder
 from ragcli.collection.schema import FORMAT
-from ragcli.collection.store import create_store, explained
+from ragcli.collection.store import create_store
 from ragcli.errors import CollectionError
 
 if TYPE_CHECKING:
@@ -82,8 +82,8 @@ def export_collection(collection: Collection, stream: IO[bytes], watch: Watcher 
     from ragcli._version import __version__
 
     with collection.snapshot() as snapshot, _work_folder(collection) as work:
-        with explained(collection.path):
-            watch("checking", 0, 0)
+        watch("checking", 0, 0)
+        with _prepared(collection.name, work):
             damage = [problem.sentence for problem in snapshot.problems() if problem.part in _EXPORTED]
             if damage:
                 raise CollectionError(
@@ -118,6 +118,17 @@ def counter(watch: Watcher, phase: Phase, total: int) -> Callable[[int], None]:
         watch(phase, done, total)
 
     return moved
+
+
+@contextmanager
+def _prepared(name: str, work: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, sqlite3.Error) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CollectionError(
+            f"The export of '{name}' cannot be prepared in {work.parent}: {reason}. Nothing was exported."
+        ) from error
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ragcli.documents.content import HASH_BYTES
 
 _BLOCK: Final = 1 << 20
+_LAST: Final = 2**63 - 1
 
 FILE: Final = (
     "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
@@ -69,6 +70,18 @@ def hash_file(path: Path) -> bytes:
 def _open_at_once(path: str, flags: int) -> int:
     # What was a file a moment ago may be a pipe by now, and would be waited for.
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def stamp_of(state: os.stat_result) -> tuple[int, int, int]:
+    """Size, modification time and change time, in nanoseconds, as they can be stored.
+
+    A clock that was wrong, or a program that sets times, can date a file beyond 2262, which 64 bits don't reach.
+    """
+    return state.st_size, _storable(state.st_mtime_ns), _storable(state.st_ctime_ns)
+
+
+def _storable(time: int) -> int:
+    return max(-_LAST, min(time, _LAST))
 
 
 def is_gone(path: str) -> bool:

@@ -111,7 +111,8 @@ def _bring_in(
             plan = make_plan(writer.connection, found.files, roots, reading)
         listener(FilesPlanned(len(found.files), len(plan.to_read) + (records is not None)))
         intake = Intake(writer, encoder, reading, listener, {file.path for file in plan.changed})
-        interrupted = _run(writer, plan, intake, records, options, listener)
+        with explained(collection.path):
+            interrupted = _run(writer, plan, intake, records, options, listener)
         return IngestReport(
             collection=collection.name,
             added=tuple(intake.added),

@@ -21,6 +21,7 @@ from ragcli.collection.assembly import Assembly
 from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import Draft, SourceFile, chunk_inputs, clean_document, cut_document, document_hash
 from ragcli.collection.events import Committed, FileRead, Listener
+from ragcli.collection.files import stamp_of
 from ragcli.collection.scan import fails_with
 from ragcli.collection.steps import FileDone, Step
 from ragcli.collection.texts import clean
@@ -197,7 +198,7 @@ class Intake:
             state = Path(file.path).stat()
         except OSError:
             return replace(file, hash=None)
-        same = (state.st_size, state.st_mtime_ns, state.st_ctime_ns) == (file.size, file.mtime_ns, file.ctime_ns)
+        same = stamp_of(state) == (file.size, file.mtime_ns, file.ctime_ns)
         if same and content in (None, file.hash):
             return file
         self.warnings.append(Failure(clean(file.source), "changed while it was read; the next ingest reads it again"))

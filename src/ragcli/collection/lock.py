@@ -14,7 +14,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -23,12 +23,14 @@ from ragcli.errors import CollectionBusy, CollectionError, MissingCollection
 WRITER_LOCK: Final = "writer.lock"
 READERS_LOCK: Final = "readers.lock"
 _POLL: Final = 0.1
+# In a folder that was copied from somebody, a lock may be a link to another file, or a pipe that waits for a writer.
+_OWN: Final = os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
 def make_lock_files(folder: Path) -> None:
     """Create both lock files in a new collection."""
     for name in (WRITER_LOCK, READERS_LOCK):
-        os.close(os.open(folder / name, os.O_CREAT | os.O_RDWR, 0o600))
+        os.close(os.open(folder / name, os.O_CREAT | os.O_RDWR | _OWN, 0o600))
 
 
 @contextmanager
@@ -48,7 +50,7 @@ def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None]
         if not folder.is_dir():
             raise MissingCollection(f"There is no collection '{folder.name}' in {folder.parent}.")
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | _OWN, 0o600)
         except OSError as error:
             raise CollectionError(f"The collection at {folder} cannot be written: {error.strerror}.") from error
         try:
@@ -73,10 +75,26 @@ def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None]
         # something else, or of nothing.
         if _is_still(path, descriptor):
             started = time.strftime("%Y-%m-%d %H:%M:%S")
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()} {started}\n".encode(), 0)
+            # It is only said to those who wait; on a full disk it can't be.
+            with suppress(OSError):
+                os.ftruncate(descriptor, 0)
+                os.pwrite(descriptor, f"{os.getpid()} {started}\n".encode(), 0)
             return descriptor
         os.close(descriptor)
+
+
+def hold_off_writers(folder: Path) -> int | None:
+    """Share the writers' lock, so that none begins until the descriptor is closed; None if one is at work."""
+    try:
+        descriptor = os.open(folder / WRITER_LOCK, os.O_RDONLY | _OWN)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -100,10 +118,10 @@ def take_readers_lock(folder: Path) -> int | None:
     """Share the readers' lock; close the descriptor to leave. None where the folder cannot have the file."""
     path = folder / READERS_LOCK
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | _OWN)
     except FileNotFoundError:
         try:
-            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+            descriptor = os.open(path, os.O_CREAT | os.O_RDWR | _OWN, 0o600)
         except OSError:
             return None
     except OSError:
@@ -119,7 +137,7 @@ def take_readers_lock(folder: Path) -> int | None:
 @contextmanager
 def no_readers(folder: Path) -> Iterator[bool]:
     """True if no reader is there, and none comes in while inside; False at once otherwise."""
-    descriptor = os.open(folder / READERS_LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(folder / READERS_LOCK, os.O_CREAT | os.O_RDWR | _OWN, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         alone = True

@@ -74,6 +74,7 @@ def _locked_folder(data_dir: Path, name: str, held: ExitStack) -> Path:
         except CollectionError as error:
             # Another process may have swept it away, or be at it, before it was locked.
             if folder.exists() and not isinstance(error, CollectionBusy):
+                shutil.rmtree(folder, ignore_errors=True)
                 raise
         else:
             return folder

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import SourceFile
-from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_gone, known_file
+from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_gone, known_file, stamp_of
 from ragcli.collection.generation import now
 from ragcli.collection.seals import reseal_file
 from ragcli.collection.store import transaction
@@ -119,7 +119,7 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             return SourceFile(str(path), source, None, 0, 0, 0, engine), "it is not a regular file"
-        seen = (state.st_size, state.st_mtime_ns, state.st_ctime_ns)
+        seen = stamp_of(state)
         # A file that was taken in by half has times and no hash: they say nothing about the other half.
         whole = known if known is not None and known.content is not None else None
         if whole and seen == (whole.size, whole.mtime_ns, whole.ctime_ns) and _settled(whole, seen):

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
+from ragcli.collection.foreign import refuse_links, refuse_programs
+from ragcli.collection.lock import hold_off_writers
 from ragcli.collection.names import STORE
 from ragcli.collection.schema import APPLICATION_ID, FORMAT, OLDEST, SCHEMA
 from ragcli.errors import CollectionError, MissingCollection
@@ -70,21 +72,53 @@ def open_for_reading(folder: Path) -> sqlite3.Connection:
         connection = _connect(path, "ro")
         try:
             _check_format(connection, folder)
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
             connection.close()
-            if os.access(folder, os.W_OK):
-                raise
-            # Without write access to the folder SQLite cannot make the shared-memory file that WAL mode wants.
-            # If no log is waiting, the database file alone is the whole state, and nobody here can change it.
-            if _log_waits(path):
-                raise CollectionError(
-                    f"The collection at {folder} was left by a writer that was killed, and the folder cannot be"
-                    " written to finish its log; run any ragcli command on it once with write access."
-                ) from None
-            connection = _connect(path, "ro&immutable=1")
-            _check_format(connection, folder)
+            connection = _open_unwritable(folder, path, error)
+        except BaseException:
+            connection.close()
+            raise
         connection.execute("PRAGMA query_only = ON")
         return connection
+
+
+def _open_unwritable(folder: Path, path: Path, error: sqlite3.OperationalError) -> _Connection:
+    """The store where SQLite can't make the shared-memory file that WAL mode wants: no right to write, or no room.
+
+    If no log is waiting, the database file alone is the whole state. That it stays so, while it is read without
+    SQLite's own locks, is seen to by holding writers off; where they couldn't write either, there is no need.
+    """
+    writable = os.access(folder, os.W_OK)
+    if writable and _log_waits(path):
+        raise error
+    if _log_waits(path):
+        raise CollectionError(
+            f"The collection at {folder} was left by a writer that was killed, and the folder cannot be written to"
+            " finish its log; run any ragcli command on it once with write access."
+        )
+    lock = hold_off_writers(folder)
+    if writable and lock is None:
+        raise error
+    connection = _connect(path, "ro&immutable=1")
+    connection.lock = lock
+    try:
+        _check_format(connection, folder)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class _Connection(sqlite3.Connection):
+    """A connection that gives a lock back when it is closed."""
+
+    lock: int | None = None
+
+    def close(self) -> None:
+        super().close()
+        if self.lock is not None:
+            os.close(self.lock)
+            self.lock = None
 
 
 @contextmanager
@@ -106,16 +140,19 @@ def _existing(folder: Path) -> Path:
         raise MissingCollection(
             f"There is no collection '{folder.name}' in {folder.parent}; `ragcli collections` lists those there are."
         )
+    with explained(folder):
+        refuse_links(folder)
     return path
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> _Connection:
     connection = sqlite3.connect(
         f"file:{quote(os.fsencode(path.absolute()))}?mode={mode}",
         uri=True,
         timeout=BUSY_MS / 1000,
         isolation_level=None,
         check_same_thread=False,
+        factory=_Connection,
     )
     connection.execute("PRAGMA foreign_keys = ON")
     connection.execute("PRAGMA trusted_schema = OFF")
@@ -134,6 +171,7 @@ def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
         raise CollectionError(
             f"{folder / STORE} is not a ragcli collection; move it away or use another data directory."
         )
+    refuse_programs(connection, folder)
     if version == FORMAT:
         return
     told = f"The collection at {folder} has format {version}, from"

@@ -71,13 +71,14 @@ def import_index(
     a collection made with `token_vectors="none"`. Raises InputError for files that are not such an index,
     CollectionError if the collection has documents, ModelUnavailable if it can't do without the encoder.
     """
+    from ragcli.collection.store import explained
     from ragcli.collection.writer import open_writer
 
     started = time.monotonic()
     sources = _read_chunks(folder / CHUNKS)
     count = sum(len(texts) for texts in sources.values())
     vectors = _read_vectors(folder / EMBEDDINGS, count)
-    with open_writer(collection.path) as writer:
+    with open_writer(collection.path) as writer, explained(collection.path):
         if writer.record.documents:
             raise CollectionError(f"The collection '{collection.name}' has documents already; import into a new one.")
         taken = _Import(writer, _load(writer, encoder, vectors), vectors, listener)
@@ -213,8 +214,8 @@ def _read_vectors(path: Path, count: int) -> FloatArray | None:
 
 def _source_file(path: Path) -> SourceFile:
     from ragcli.collection.drafts import SourceFile
-    from ragcli.collection.files import hash_file
+    from ragcli.collection.files import hash_file, stamp_of
 
     state = path.stat()
     place = os.path.abspath(path)  # noqa: PTH100 (symlinks must stay as named)
-    return SourceFile(place, path.name, hash_file(path), state.st_size, state.st_mtime_ns, state.st_ctime_ns, engine="")
+    return SourceFile(place, path.name, hash_file(path), *stamp_of(state), engine="")

@@ -44,7 +44,7 @@ _LONGEST_REASON: Final = 200
 _HALF_WRITTEN: Final = ".tmp??????"  # tantivy's name for a file until it is whole and renamed
 _FIELDS: Final = ("body", "title", "heading")
 _NOT_WRITABLE: Final = ("PermissionDenied", "ReadOnlyFilesystem")
-_NO_DAMAGE: Final = (*_NOT_WRITABLE, "StorageFull", "No space left")
+_FULL: Final = ("StorageFull", "No space left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class LexicalIndex:
             try:
                 self._index = _open(folder)
             except ValueError as error:
-                if not _is_about(error, _NOT_WRITABLE):
+                if not _is_about(error, (*_NOT_WRITABLE, *_FULL)):
                     raise
                 # Even a reader of tantivy creates a lock file. Where it may not, it gets a folder of links.
                 self._stand_in = _folder_of_links(folder)
@@ -301,9 +301,18 @@ def _sound(folder: Path) -> Iterator[None]:
     except (ValueError, OSError) as error:
         if _is_about(error, ("LockBusy",)):
             raise CollectionBusy(f"Another process is writing to {folder}.") from error
-        advice = "" if _is_about(error, _NO_DAMAGE) else "; `ragcli reindex` builds it anew"
+        if _is_about(error, _FULL):
+            raise CollectionError(
+                f"The disk is full: the word index in {folder} cannot be written. What was committed is intact."
+            ) from error
+        if _is_about(error, _NOT_WRITABLE):
+            raise CollectionError(
+                f"The word index in {folder} may not be read or written: permission denied."
+            ) from error
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
-        raise CollectionError(f"The word index in {folder} cannot be used ({reason}){advice}.") from error
+        raise CollectionError(
+            f"The word index in {folder} cannot be used ({reason}); `ragcli reindex` builds it anew."
+        ) from error
     except BaseException as error:
         # A Rust panic arrives as an exception that is not an Exception.
         if type(error).__name__ != "PanicException":
