@@ -50,10 +50,18 @@ def snapshot(tmp_path: Path, name: str, revision: str = "aaa") -> Path:
 
 
 def test_a_folder_is_taken_before_anything_else(tmp_path: Path) -> None:
-    folder = tiny_encoder(tmp_path / DEFAULT_ENCODER)
-    found = find_model(DEFAULT_ENCODER)
+    folder = tiny_encoder(tmp_path / "org" / "tiny")
+    tiny_encoder(snapshot(tmp_path, "org/tiny"))
+    found = find_model("org/tiny")
     assert found is not None
     assert (found.where, found.path) == ("folder", folder)
+
+
+@pytest.mark.parametrize("name", [DEFAULT_ENCODER, DEFAULT_CROSS_ENCODER])
+def test_a_folder_in_the_current_one_does_not_pass_for_a_model_that_nobody_named(tmp_path: Path, name: str) -> None:
+    tiny_encoder(tmp_path / name)
+    found = find_model(name)
+    assert found is None or found.where != "folder"
 
 
 def test_an_installed_package_is_taken_before_the_hub_cache(tmp_path: Path) -> None:

@@ -216,7 +216,8 @@ def _verify(collection: Collection, here: Surroundings, *, mend: bool, wait: boo
         def load() -> Encoder:
             from ragcli.models import load_encoder
 
-            return load_encoder(collection.settings.encoder, engine=here.config.engine, bulk=True, notify=watch.notify)
+            name, engine = collection.settings.encoder, here.config.engine
+            return load_encoder(name, engine=engine, bulk=True, notify=watch.notify, download=False)
 
         done = repair(collection, load, watch.listen, wait=wait, notify=watch.notify)
     return Verdict(collection.name, collection.verify(), done)

@@ -52,13 +52,20 @@ def import_index(
         raise InputError(f"{folder}: there is no such folder.")
     # That index embedded chunks as they stand, so vectors of questions and of later chunks must be made alike.
     asked = {"encoder": absolute_model(encoder), "token_vectors": token_vectors, "context": "none"}
-    target = collection_for(collection, configured(collection, here, encoder=encoder), asked, here)
+    config = configured(collection, here, encoder=encoder)
+    target = collection_for(collection, config, asked, here)
     with target as made, watched(here.side_screen) as watch:
 
         def load() -> Encoder:
             from ragcli.models import load_encoder
 
-            return load_encoder(made.settings.encoder, engine=here.config.engine, bulk=True, notify=watch.notify)
+            return load_encoder(
+                made.settings.encoder,
+                engine=here.config.engine,
+                bulk=True,
+                notify=watch.notify,
+                download=encoder is not None or "encoder" in config.asked,
+            )
 
         report = run_import(source, made, load, watch.listen)
     if as_json:

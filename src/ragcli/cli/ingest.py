@@ -253,8 +253,14 @@ def _run(
         def load() -> Encoder:
             from ragcli.models import load_encoder
 
-            name = collection.settings.encoder
-            return load_encoder(name, engine=here.config.engine, bulk=True, notify=watch.notify)
+            return load_encoder(
+                collection.settings.encoder,
+                engine=here.config.engine,
+                bulk=True,
+                notify=watch.notify,
+                # What the collection itself names may be a stranger's choice, if it was copied.
+                download=asked["encoder"] is not None or "encoder" in config.asked,
+            )
 
         options = replace(options, notify=watch.notify)
         if job.stdin:

@@ -62,7 +62,14 @@ def reindex(
         def load() -> Encoder:
             from ragcli.models import load_encoder
 
-            return load_encoder(settings.encoder, engine=here.config.engine, bulk=True, notify=watch.notify)
+            return load_encoder(
+                settings.encoder,
+                engine=here.config.engine,
+                bulk=True,
+                notify=watch.notify,
+                # What the collection itself names may be a stranger's choice, if it was copied.
+                download=encoder is not None,
+            )
 
         report = run_reindex(target, settings, load, watch.listen, wait=wait, notify=watch.notify)
     if as_json:

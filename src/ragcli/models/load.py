@@ -8,14 +8,14 @@ the int8 rounding, so an ingest by one and a query by the other fit.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragcli.errors import UsageError
+from ragcli.errors import ModelUnavailable, UsageError
 from ragcli.models.cache import file_sha256
-from ragcli.models.fetch import ensure_model
-from ragcli.models.find import FoundModel, find_model
+from ragcli.models.fetch import ensure_model, require_model
+from ragcli.models.find import DEFAULT_ENCODER, FoundModel, find_model, full_name
 from ragcli.models.hardware import has_gpu, worker_count
 from ragcli.models.layout import Layout, check_scoring, read_json, read_layout, whole_number, width
 from ragcli.models.protocols import Encoder, Engine, ExportError, Notify, TextReranker
@@ -30,16 +30,33 @@ PASSAGE_CHARACTERS: Final = 1024
 Graph = TypeVar("Graph")
 
 
-def load_encoder(name: str, *, engine: Engine = "auto", bulk: bool = False, notify: Notify | None = None) -> Encoder:
+def load_encoder(
+    name: str,
+    *,
+    engine: Engine = "auto",
+    bulk: bool = False,
+    notify: Notify | None = None,
+    weights: Collection[str] = (),
+    download: bool = True,
+) -> Encoder:
     """Load a sentence encoder, exporting it first if this machine has not yet done so.
 
     `name` is a folder, or a name on the Hugging Face hub. `bulk` says that thousands of texts will follow, for which
     a GPU is worth waking. `notify` is told, in a few words at a time, of slow steps and of a fall back to PyTorch
     (without it the latter is a RuntimeWarning). Raises ModelUnavailable, and UsageError for an unknown engine.
+
+    A name that a collection gives may be a stranger's choice. For one, `weights` are the SHA-256 that the collection
+    recorded, of which the model must have one before it is opened, and with `download` off only the default model is
+    fetched.
     """
     tell = notify or _nobody
     _check_engine(engine)
-    found = ensure_model(name, tell)
+    found = ensure_model(name, tell) if download or full_name(name) == DEFAULT_ENCODER else require_model(name)
+    if weights and file_sha256(found.weights) not in weights:
+        raise ModelUnavailable(
+            f"The model {found.name} in {found.path} has other weights than those that the collection was made with; "
+            "get those back, or embed everything anew with `ragcli reindex`."
+        )
     layout = read_layout(found.path)
     if engine == "torch" or (engine == "auto" and bulk and has_gpu()):
         return _torch_encoder(found, layout, tell)

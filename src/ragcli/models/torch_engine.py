@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ragcli.errors import ModelUnavailable
+from ragcli.models.codefree import refuse_code
 from ragcli.models.find import FoundModel
 from ragcli.models.layout import Layout, Pooling
 from ragcli.models.pieces import Pieces, encodable, read_tokenizer
@@ -130,6 +131,7 @@ class TorchCrossEncoder:
 
 def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> TorchEncoder:
     """Load a sentence encoder onto the best device. Raises ModelUnavailable for files it cannot load."""
+    refuse_code(found.path)
     with _quietly():
         from sentence_transformers import SentenceTransformer
 
@@ -138,6 +140,7 @@ def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> T
                 str(found.path),
                 device=_device(),
                 local_files_only=True,
+                trust_remote_code=False,
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
@@ -159,6 +162,7 @@ def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> T
 
 def load_torch_cross_encoder(found: FoundModel, passage_characters: int) -> TorchCrossEncoder:
     """Load a cross-encoder onto the best device. Raises ModelUnavailable for files it cannot load."""
+    refuse_code(found.path)
     with _quietly():
         from sentence_transformers import CrossEncoder
 
@@ -167,6 +171,7 @@ def load_torch_cross_encoder(found: FoundModel, passage_characters: int) -> Torc
                 str(found.path),
                 device=_device(),
                 local_files_only=True,
+                trust_remote_code=False,
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
-from ragcli.errors import UsageError
+from ragcli.errors import CollectionError, UsageError
 from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, moved_vector, stage_ranking
 from ragcli.retrieval.final import fuse
 from ragcli.retrieval.fusion import RRF_K
@@ -220,7 +220,17 @@ class Searcher:
         if name not in self._encoders:
             from ragcli.models import load_encoder
 
-            self._encoders[name] = load_encoder(name, engine=self._engine, notify=self._notify)
+            mine = [each for each in self._snapshots if each.settings.encoder == name and each.chunk_count]
+            known = {each.record.fingerprint for each in mine if each.record.fingerprint is not None}
+            encoder = load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False)
+            for each in mine:
+                # One name may stand for two models; vectors of the one say nothing about questions by the other.
+                if not each.record.made_by(encoder.fingerprint, encoder.dimension):
+                    raise CollectionError(
+                        f"The collection '{each.collection}' was made with another model of the name {name}; "
+                        f"`ragcli reindex -c {each.collection}` embeds it anew, or choose collections with -c."
+                    )
+            self._encoders[name] = encoder
         return self._encoders[name]
 
     def _reranker(self, name: str) -> TextReranker:
