@@ -7,8 +7,8 @@ where those contradict each other is a line read character by character: a line 
 run into the next column.
 
 Text in PDFium's own order is nearly always right, columns included, because it is the order in which the typesetter
-wrote it. What it gets wrong is mended here and in `columns`: lines that span the gutter, words run together where a
-font's space is narrower than PDFium expects, and text that runs up the margin.
+wrote it. What it gets wrong is mended here, in `missed_spaces` and in `columns`: lines that span the gutter, words
+run together, and text that runs up the margin.
 
 PDFium puts U+FFFE (U+0002 in its other text calls) in place of a line-end hyphen, and no line break after it.
 """
@@ -16,20 +16,19 @@ PDFium puts U+FFFE (U+0002 in its other text calls) in place of a line-end hyphe
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import median
 from typing import Any, NamedTuple
 
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
+from ragcli.documents.missed_spaces import MissedSpaces
 from ragcli.documents.pdfium_text import Box, PageText, TextCalls
 
 _FEW_PIECES = 8
 """A page of no more may be a scan with a stamp on it; only then is it worth looking for a picture."""
 _BREAK = re.compile("\r\n|\ufffe")
 _SPACE = re.compile(r"(?<=\S)\s+(?=\S)")
-_WORD = re.compile(r"[^\W\d_]{5,}")
 _SPACED_J = re.compile(r"(?<=[a-z]) (?=j[a-z])")
 _BOLD = re.compile(r"bold|cmbx|medi(?!um)|black|heavy|demi", re.IGNORECASE)
 _NOT_BOLD = re.compile(r"roman|regular|italic|oblique|book|light|medium|times|(?:^|\+)(?:cm|sf|lm|ec)[a-z]+\d", re.I)
@@ -55,10 +54,9 @@ class PageReader:
 
     def __init__(self) -> None:
         self._calls = TextCalls()
+        self._spaces = MissedSpaces()
         self._last_size = 0.0
         self._bold_names: dict[bytes, bool | None] = {}
-        self._words: list[tuple[int, int]] = []
-        self._sound: set[str] = set()
 
     def read(self, page: Any, label: str | None) -> PageLines:
         """The page's lines in PDFium's order, upright."""
@@ -66,7 +64,8 @@ class PageReader:
         textpage = page.get_textpage()
         try:
             text = PageText(self._calls, textpage.raw)
-            pieces = self._pieces(text)
+            self._spaces.turn_to(text)
+            pieces = self._pieces(text, _spans(text.text))
             gutter = self._gutter(text, pieces, width)
             if gutter is not None:
                 pieces = [part for piece in pieces for part in self._parted(text, piece, gutter)]
@@ -75,56 +74,52 @@ class PageReader:
         upright = _upright(pieces, width, height, label)
         return replace(upright, pictured=False) if len(pieces) <= _FEW_PIECES and not _pictured(page) else upright
 
-    def _pieces(self, page: PageText) -> list[_Piece]:
-        text, sound = page.text, self._sound
-        self._words = [found.span() for found in _WORD.finditer(text) if found.group() not in sound]
+    def _pieces(self, page: PageText, spans: Iterable[_Span]) -> list[_Piece]:
+        """The lines in these stretches of text; more of them, where PDFium missed that one goes on in a new column."""
+        text = page.text
+        filled = [span for span in (_stripped(text, span) for span in spans) if span.start < span.end]
+        letters = [page.index(_middle(text, span)) for span in filled]
+        measured = page.lines(letters, [span.start for span in filled], [span.end - 1 for span in filled])
         out: list[_Piece] = []
-        position = 0
-        for found in _BREAK.finditer(text):
-            self._add_lines(out, page, position, found.start(), soft=found.group() == "\ufffe")
-            position = found.end()
-        self._add_lines(out, page, position, len(text), soft=False)
+        for span, letter, (size, numbers) in zip(filled, letters, measured, strict=True):
+            piece = self._piece(page, span, letter, size, numbers)
+            if isinstance(piece, _Piece):
+                out.append(piece)
+            else:
+                out += self._pieces(page, (span._replace(end=piece, soft=False), span._replace(start=piece)))
         return out
 
-    def _add_lines(self, out: list[_Piece], page: PageText, start: int, end: int, *, soft: bool) -> None:
-        """Adds the line text[start:end]; or several, where PDFium missed that it goes on in another column."""
-        text = page.text
-        start, end = _stripped(text, start, end)
-        if start == end:
-            return
-        middle = _small_letter(text, (start + end) // 2, end)
-        index = page.index(middle)
-        size, a, b, x, y, left, top, right, bottom, *last = page.line(index, start, end - 1)
+    def _piece(self, page: PageText, span: _Span, letter: int, size: float, numbers: tuple[float, ...]) -> _Piece | int:
+        """The line, or where it goes on in another column. `letter` is the index of one that is `size` large, and
+        `numbers` is what `PageText.lines` says beside."""
+        start, end, soft = span
+        a, b, _, _, _, _, x, y, left, _, _, _, _, _, right, _ = numbers
         direction = (1, 0) if a > abs(b) else _direction(a, b)
-        if direction == (1, 0):
-            right = last[2]
-        else:
-            left, _, _ = _edges(Box(left, top, right, bottom), direction)
-            _, right, _ = _edges(Box(*last), direction)
+        if direction != (1, 0):
+            left, _, _ = _edges(Box(*numbers[8:12]), direction)
+            _, right, _ = _edges(Box(*numbers[12:]), direction)
         likely = _TYPICAL_SIZE * abs(right - left) / (end - start)
-        guessed = size < 0.4 * likely and size < 0.6 * _edges(page.box(middle), direction)[2]
+        guessed = size < 0.4 * likely and size < 0.6 * _edges(page.box(_middle(page.text, span)), direction)[2]
         if guessed:  # a bitmap font, whose own numbers mean nothing
             size = likely
         if right < left - size:
             cut = _jump(page, start, end, direction, size)
             if cut is not None:
-                self._add_lines(out, page, start, cut, soft=False)
-                self._add_lines(out, page, cut, end, soft=soft)
-                return
-        bold = self._bold(page, index)
+                return cut
+        bold = self._bold(page, letter)
         if end - start > 15 and (bold or size > 1.03 * self._last_size):
-            late = page.index(_small_letter(text, end - 1 - (end - start) // 6, end))
+            late = page.index(_small_letter(page.text, end - 1 - (end - start) // 6, end))
             bold = bold and self._bold(page, late)
             if not guessed and 0.4 * size < (late_size := page.size(late)) < size:
                 size = late_size  # a heading that runs into its paragraph
-        piece = self._spaced(page, start, end, size, (_BITMAP_GAP if guessed else _WORD_GAP) * size)
-        if " j" in piece and len(piece) == end - start:
-            piece = _unspaced(page, start, end, size)
+        words = self._spaces.put_in(page, start, end, size, (_BITMAP_GAP if guessed else _WORD_GAP) * size)
+        if " j" in words and len(words) == end - start:
+            words = _unspaced(page, start, end, size)
         if soft:
-            piece += SOFT_HYPHEN
+            words += SOFT_HYPHEN
         self._last_size = size
-        line = Line(piece, left, max(left, right), x if direction[1] else y, max(size, 0.1), bold)
-        out.append(_Piece(line, direction, start, end, soft, guessed))
+        line = Line(words, left, max(left, right), x if direction[1] else y, max(size, 0.1), bold)
+        return _Piece(line, direction, span, guessed)
 
     def _gutter(self, page: PageText, pieces: list[_Piece], width: float) -> float | None:
         """Where two columns are parted that PDFium reads straight across; None if it doesn't.
@@ -153,10 +148,8 @@ class PageReader:
         if piece.direction == (1, 0) and piece.line.x0 < gutter < piece.line.x1:
             for place, left, right in _gaps(page, piece):
                 if left <= gutter + 1 and right >= gutter and right - left > 0.8 * piece.line.size:
-                    out: list[_Piece] = []
-                    self._add_lines(out, page, piece.start, place, soft=False)
-                    self._add_lines(out, page, place, piece.end, soft=piece.soft)
-                    return out
+                    span = piece.span
+                    return self._pieces(page, (span._replace(end=place, soft=False), span._replace(start=place)))
         return [piece]
 
     def _bold(self, page: PageText, index: int) -> bool:
@@ -167,31 +160,6 @@ class PageReader:
             self._bold_names[name] = True if _BOLD.search(text) else False if _NOT_BOLD.search(text) else None
         told = self._bold_names[name]
         return page.weight(index) >= 700 if told is None else told
-
-    def _spaced(self, page: PageText, start: int, end: int, size: float, least: float) -> str:
-        """text[start:end] with the spaces that PDFium missed inside its words.
-
-        A word that was once seen to be one isn't looked at again, so this costs little beyond a paper's vocabulary.
-        """
-        text, words, sound = page.text, self._words, self._sound
-        number = bisect_left(words, (start, start))
-        if number == len(words) or words[number][0] >= end:
-            return text[start:end]
-        out: list[str] = []
-        done = start
-        while number < len(words) and words[number][0] < end:
-            first, after = words[number]
-            number += 1
-            if text[first:after] in sound:
-                continue
-            cuts = _cuts(page.gaps(first, after), size, least)
-            if not cuts:
-                sound.add(text[first:after])
-            for cut in cuts:
-                out += text[done : first + cut], " "
-                done = first + cut
-        out.append(text[done:end])
-        return "".join(out)
 
 
 def _pictured(page: Any) -> bool:
@@ -204,7 +172,7 @@ def _widest_gap(page: PageText, piece: _Piece) -> tuple[float, float] | None:
     """The left and right edge of the line's widest space, if it is too wide for one between words."""
     best: tuple[float, float] | None = None
     for place, left, right in _gaps(page, piece):
-        if min(place - piece.start, piece.end - place) > _FEWEST_LETTERS and (
+        if min(place - piece.span.start, piece.span.end - place) > _FEWEST_LETTERS and (
             best is None or right - left > best[1] - best[0]
         ):
             best = (left, right)
@@ -213,7 +181,7 @@ def _widest_gap(page: PageText, piece: _Piece) -> tuple[float, float] | None:
 
 def _gaps(page: PageText, piece: _Piece) -> Iterator[tuple[int, float, float]]:
     """Each space in the line: its place in the text, and where the letters beside it end and begin."""
-    for found in _SPACE.finditer(page.text, piece.start, piece.end):
+    for found in _SPACE.finditer(page.text, piece.span.start, piece.span.end):
         yield found.start(), page.box(found.start() - 1).right, page.box(found.end()).left
 
 
@@ -242,22 +210,20 @@ def _unspaced(page: PageText, start: int, end: int, size: float) -> str:
     return "".join(out)
 
 
-def _cuts(gaps: list[float], size: float, least: float) -> list[int]:
-    """The places in a word where letters are at least `least` points farther apart than letters are."""
-    if max(gaps) <= least or abs(median(gaps)) > 0.08 * size:  # letter-spaced: every gap is wide
-        return []
-    return [place for place, gap in enumerate(gaps, 1) if gap > least]
+class _Span(NamedTuple):
+    """A stretch of a page's text, text[start:end], and whether its last word is broken."""
 
-
-class _Piece(NamedTuple):
-    """A line, its direction, the part of the page's text that it is, whether its last word is broken, and whether
-    its size is only guessed."""
-
-    line: Line
-    direction: _Direction
     start: int
     end: int
     soft: bool
+
+
+class _Piece(NamedTuple):
+    """A line, its direction, the part of the page's text that it is, and whether its size is only guessed."""
+
+    line: Line
+    direction: _Direction
+    span: _Span
     guessed: bool
 
 
@@ -273,16 +239,33 @@ def _edges(box: Box, direction: _Direction) -> tuple[float, float, float]:
     return -top, -bottom, right - left
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+def _spans(text: str) -> Iterator[_Span]:
+    """The stretches of text between PDFium's line breaks."""
+    start = 0
+    for found in _BREAK.finditer(text):
+        yield _Span(start, found.start(), found.group() == "\ufffe")
+        start = found.end()
+    yield _Span(start, len(text), soft=False)
+
+
+def _stripped(text: str, span: _Span) -> _Span:
+    start, end, soft = span
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
-    return start, end
+    return span if end - start == span.end - span.start else _Span(start, end, soft)
+
+
+def _middle(text: str, span: _Span) -> int:
+    """The place of a letter that is as large as most of the line."""
+    return _small_letter(text, (span.start + span.end) // 2, span.end)
 
 
 def _small_letter(text: str, place: int, end: int) -> int:
     """The first small letter from `place` on; capitals may be small capitals, which have a size of their own."""
+    if text[place].islower():
+        return place
     for position in range(place, min(place + 15, end)):
         if text[position].islower():
             return position

@@ -2,27 +2,34 @@
 
 Half of what it costs Python to call C through ctypes is the checking of arguments against their declared types. The
 functions bound here have none declared and are given what C takes as it is: a pointer, a number, a place to write
-to. A paper needs some ten thousand of these calls, so that matters. They write into buffers that are made once and
-are read many floats at a time.
+to. A paper needs tens of thousands of these calls, so that matters, and so does that they are made in a row by `map`,
+each writing to its own place in a buffer that is read at once.
 """
 
 from __future__ import annotations
 
 import ctypes
-from itertools import repeat
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, repeat
 from operator import sub
 from struct import Struct
 from typing import Any, NamedTuple
 
 _NAME = 255
 """Bytes of a font's name that are looked at."""
-_BOX = 16
-"""Bytes of a box: four floats."""
 _ROOM_FOR_TEXT = 8_192
-_ROOM_FOR_BOXES = 64
+_ROOM_FOR_BOXES = 512
+_ROOM_FOR_LINES = 64
+_BOX = Struct("=4f")
 _LINE = Struct("=6f2d4f4f")
-"""A letter's matrix and origin, a first and a last box, as PDFium writes them into one buffer."""
-_MATRIX, _X, _Y, _FIRST, _LAST = 0, 24, 32, 40, 56
+"""A letter's matrix and origin, and two boxes."""
+
+Span = tuple[int, int]
+"""A stretch of a page's text: text[start:end]."""
+Measured = tuple[float, tuple[float, ...]]
+"""How a line is printed: the size of one of its letters; and that letter's matrix (six numbers) and origin (two) and
+the boxes of the line's first and last character (four numbers each, see `Box`) in one row."""
 
 
 class Box(NamedTuple):
@@ -50,26 +57,40 @@ class TextCalls:
         self.font = _bound(raw.FPDFText_GetFontInfo)
         self.weight = _bound(raw.FPDFText_GetFontWeight)
         self.name = ctypes.create_string_buffer(_NAME + 1)
-        self.line = ctypes.create_string_buffer(_LINE.size)
-        self.line_places = [ctypes.byref(self.line, place) for place in (_MATRIX, _X, _Y, _FIRST, _LAST)]
-        self.make_room_for_boxes(_ROOM_FOR_BOXES)
+        self.one_matrix = (ctypes.c_float * 6)()
         self.make_room_for_text(_ROOM_FOR_TEXT)
-
-    def make_room_for_boxes(self, count: int) -> None:
-        """Makes the buffer hold that many boxes."""
-        boxes = (ctypes.c_float * (4 * count))()
-        self.box_floats = memoryview(boxes).cast("B").cast("f")
-        self.box_places = [ctypes.byref(boxes, _BOX * place) for place in range(count)]
+        self.make_room_for_boxes(_ROOM_FOR_BOXES)
+        self.make_room_for_lines(_ROOM_FOR_LINES)
 
     def make_room_for_text(self, units: int) -> None:
         """Makes the buffer hold that many UTF-16 units."""
         self.text_buffer = (ctypes.c_ushort * units)()
         self.text_bytes = memoryview(self.text_buffer).cast("B")
 
+    def make_room_for_boxes(self, count: int) -> None:
+        """Makes the buffer hold that many boxes."""
+        boxes = ctypes.create_string_buffer(_BOX.size * count)
+        self.box_floats = memoryview(boxes).cast("B").cast("f")
+        self.box_places = [ctypes.byref(boxes, at) for at in range(0, _BOX.size * count, _BOX.size)]
+
+    def make_room_for_lines(self, count: int) -> None:
+        """Makes the buffer hold what is told of that many lines."""
+        lines = ctypes.create_string_buffer(_LINE.size * count)
+        self.line_bytes = memoryview(lines)
+        self.matrix_places, self.x_places, self.y_places, self.first_places, self.last_places = (
+            [ctypes.byref(lines, at) for at in range(first, _LINE.size * count, _LINE.size)]
+            for first in (0, 24, 32, 40, 56)
+        )
+
 
 def _bound(function: Any, result: Any = ctypes.c_int) -> Any:
     """The same C function, its arguments passed on unchecked."""
     return ctypes.CFUNCTYPE(result)(ctypes.cast(function, ctypes.c_void_p).value or 0)
+
+
+def _make(calls: Iterable[object]) -> None:
+    """Makes the calls that a `map` stands for."""
+    deque(calls, maxlen=0)
 
 
 class PageText:
@@ -108,39 +129,50 @@ class PageText:
         calls.box(self._handle, self.index(place), calls.box_places[0])
         return Box(*calls.box_floats[:4])
 
-    def gaps(self, start: int, end: int) -> list[float]:
-        """How far each character of text[start:end] but the first is from the one before it, in points."""
-        calls, count = self._calls, end - start
+    def gaps(self, words: Sequence[Span]) -> Iterator[list[float]]:
+        """For each word, how far each of its characters but the first is from the one before it, in points."""
+        calls, count = self._calls, sum(end - start for start, end in words)
         if count > len(calls.box_places):
             calls.make_room_for_boxes(2 * count)
-        numbers: Any = range(start, end)
-        if not self._same:
-            first = self.index(start)
-            together = self.index(end - 1) - first == count - 1
-            numbers = range(first, first + count) if together else map(self.index, numbers)
-        list(map(calls.box, repeat(self._handle), numbers, calls.box_places))
+        _make(map(calls.box, repeat(self._handle), self._numbers(words), calls.box_places))
         edges = calls.box_floats[: 4 * count].tolist()
-        return list(map(sub, edges[4::4], edges[2:-4:4]))
+        gaps = list(map(sub, edges[4::4], edges[2::4]))
+        at = 0
+        for start, end in words:
+            yield gaps[at : at + end - start - 1]
+            at += end - start
 
-    def line(self, index: int, start: int, last: int) -> tuple[float, ...]:
-        """What tells how a line is printed: size, first column of the matrix and origin of the letter `index`, and
-        the boxes of the characters text[start] and text[last], as one row of numbers."""
-        calls, handle = self._calls, self._handle
-        matrix, x, y, first_box, last_box = calls.line_places
+    def _numbers(self, words: Iterable[Span]) -> Iterable[int]:
+        """PDFium's numbers for the characters of the words."""
+        if self._same:
+            return chain.from_iterable(range(start, end) for start, end in words)
+        return chain.from_iterable(map(self._numbers_of_one, words))
+
+    def _numbers_of_one(self, word: Span) -> Iterable[int]:
+        start, end = word
+        first, last = self.index(start), self.index(end - 1)
+        return range(first, last + 1) if last - first == end - 1 - start else map(self.index, range(start, end))
+
+    def lines(self, letters: Sequence[int], starts: Sequence[int], lasts: Sequence[int]) -> list[Measured]:
+        """How lines are printed, for each a letter by its index, and its first and last character by their places."""
+        calls, handle = self._calls, repeat(self._handle)
+        if len(letters) > len(calls.matrix_places):
+            calls.make_room_for_lines(2 * len(letters))
         if not self._same:
-            start, last = self.index(start), self.index(last)
-        calls.matrix(handle, index, matrix)
-        calls.origin(handle, index, x, y)
-        calls.box(handle, start, first_box)
-        calls.box(handle, last, last_box)
-        a, b, c, d, _, _, *others = _LINE.unpack(calls.line)
-        return calls.size(handle, index) * (c**2 + d**2) ** 0.5, a, b, *others
+            starts, lasts = list(map(self.index, starts)), list(map(self.index, lasts))
+        _make(map(calls.matrix, handle, letters, calls.matrix_places))
+        _make(map(calls.origin, handle, letters, calls.x_places, calls.y_places))
+        _make(map(calls.box, handle, starts, calls.first_places))
+        _make(map(calls.box, handle, lasts, calls.last_places))
+        rows = _LINE.iter_unpack(calls.line_bytes[: _LINE.size * len(letters)])
+        sizes = map(calls.size, handle, letters)
+        return [(size * (row[2] ** 2 + row[3] ** 2) ** 0.5, row) for size, row in zip(sizes, rows, strict=True)]
 
     def size(self, index: int) -> float:
         """The size in points in which a character is printed."""
         calls = self._calls
-        calls.matrix(self._handle, index, calls.line_places[0])
-        _, _, c, d, *_ = _LINE.unpack(calls.line)
+        calls.matrix(self._handle, index, calls.one_matrix)
+        _, _, c, d, _, _ = calls.one_matrix
         return float(calls.size(self._handle, index) * (c**2 + d**2) ** 0.5)
 
     def font(self, index: int) -> bytes:
