@@ -60,13 +60,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--input", type=Path, help="read this file only, and show what happens")
     parser.add_argument("--json", action="store_true", help="print the table as JSON")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the child ends too
     names = [name.strip() for name in options.target.split(",") if name.strip()]
     unknown = [name for name in names if name not in TARGETS]
     if unknown or not names:
         parser.error(f"there is no target {', '.join(unknown) or 'named'}; there are {', '.join(TARGETS)}")
     if options.input is not None:
         return show(names, options.input)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that the child ends too
     tallies = [fuzz(TARGETS[name], options.seconds, options.out.absolute()) for name in names]
     print(json.dumps([asdict(tally) for tally in tallies], indent=2) if options.json else table(tallies))
     found = sum(len(tally.findings) for tally in tallies)
