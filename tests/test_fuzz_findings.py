@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+from scripts.fuzzing.checks import check_document
+from scripts.fuzzing.seeds import pdf_file, stream
 from scripts.fuzzing.targets import CHECKS
 
 from ragcli.config import load_config
@@ -82,6 +84,27 @@ def test_a_pdf_whose_table_lies_beyond_every_file_is_refused() -> None:
     for engine in ("pdfium", "pypdf"):
         with pytest.raises(DocumentError):
             read_pdf(data, Path("a.pdf"), ReadOptions(pdf_engine=engine))  # type: ignore[arg-type]
+
+
+def test_half_a_character_in_a_bookmark_a_label_or_a_title_costs_nothing_else() -> None:
+    half = b"<FEFF0041D8000042>"
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R /Outlines 5 0 R /PageLabels << /Nums [0 << /P %s >>] >> >>" % half,
+        b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
+        b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
+        b"/Resources << /Font << /F1 7 0 R >> >> >>",
+        stream(b"BT /F1 10 Tf 72 700 Td (A wormhole needs negative energy) Tj ET"),
+        b"<< /Type /Outlines /First 6 0 R /Last 6 0 R >>",
+        b"<< /Title %s /Parent 5 0 R /Dest [3 0 R /Fit] >>" % half,
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman >>",
+        b"<< /Title %s /Author (A. Writer) >>" % half,
+    ]
+    data = pdf_file(objects, b"/Info 8 0 R ")
+    for engine in ("pdfium", "pypdf"):
+        document = read_pdf(data, Path("a.pdf"), ReadOptions(pdf_engine=engine))  # type: ignore[arg-type]
+        check_document(document)
+        assert document.text == "A wormhole needs negative energy"
+        assert document.pages[0].label
 
 
 def test_front_matter_that_yaml_stumbles_over_stays_in_the_text() -> None:

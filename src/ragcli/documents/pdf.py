@@ -90,12 +90,12 @@ def _by_pdfium(
     count = len(document)
     if pages_known is not None:
         pages_known(count, 0)
-    labels = [document.get_page_label(index) or None for index in range(count)]
+    labels = [_told(document.get_page_label, index) or None for index in range(count)]
     reader = PageReader()
     pages = [_page(document, index, label, reader) for index, label in enumerate(labels)]
     if options.ocr == "on":
         pages = _recognized(document, pages, name, pages_known)
-    information = {key: value for key, value in document.get_metadata_dict().items() if value}
+    information = {key: told for key in document.METADATA_KEYS if (told := _told(document.get_metadata_value, key))}
     return RawPdf(tuple(pages), _outline(document), information)
 
 
@@ -103,20 +103,25 @@ def _page(document: Any, index: int, label: str | None, reader: PageReader) -> P
     import pypdfium2
 
     try:
-        page = document[index]
+        with closing(document[index]) as page:
+            return reader.read(page, label)
     except pypdfium2.PdfiumError:  # a broken page costs itself
         return PageLines((), 612.0, 792.0, label)
+
+
+def _told(ask: Callable[..., str], *about: object) -> str:
+    """What PDFium says, with U+FFFD for half a character, over which its Python wrapper stumbles."""
     try:
-        return reader.read(page, label)
-    finally:
-        page.close()
+        return ask(*about)
+    except UnicodeDecodeError as error:
+        return error.object.decode("utf-16-le", "replace")
 
 
 def _outline(document: Any) -> tuple[OutlineEntry, ...]:
     entries: list[OutlineEntry] = []
     for bookmark in document.get_toc():
         target = bookmark.get_dest()
-        title = bookmark.get_title()
+        title = _told(bookmark.get_title)
         entries.append(OutlineEntry(bookmark.level + 1, title, target.get_index() if target else None))
         if len(entries) >= _LONGEST_OUTLINE:
             break
