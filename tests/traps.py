@@ -268,7 +268,7 @@ def self_multiplying_front_matter() -> bytes:
 
 @dataclass(frozen=True)
 class Trap:
-    """A file, and what an ingest of it comes to: None if its word is found, else an expression for what the failure says."""
+    """A file, and what comes of it: None if its word is found, else an expression for what the failure says."""
 
     name: bytes
     make: Callable[[], bytes]
