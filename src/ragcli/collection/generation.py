@@ -138,7 +138,7 @@ def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | 
     if row is None:
         return None
     *stored, seal = row
-    if _seal(stored) != seal:
+    if any(isinstance(value, bytes) for value in stored) or _seal(stored) != seal:
         raise CollectionError("The generation record in the store is damaged; the collection must be ingested anew.")
     values = dict(zip(_COLUMNS, stored, strict=True))
     values["settings"] = decode_settings(values["settings"])
