@@ -44,8 +44,8 @@ _COMBINING = {
     "´": "\u0301", "¨": "\u0308", "˝": "\u030b", "ˇ": "\u030c", "˘": "\u0306", "¸": "\u0327", "˚": "\u030a",
     "ˆ": "\u0302", "˜": "\u0303", "`": "\u0300", "\x12": "\u0300", "\x13": "\u0301", "\x7f": "\u0308",
 }  # fmt: skip
-_AS_IT_IS = re.compile("[ -_a-~\u00ad–—‘’“”]*")
-"""Lines of nothing but these characters are what most lines that are not ASCII are, and need no mending."""
+_AS_IT_IS = re.compile("[ -_a-~\u00ad§×α-ω–—‘’“”•−∂∑√∞]*")
+"""Of these characters nothing needs mending; most lines that are not ASCII have no others."""
 _UNSETTLED = re.compile("[´¨˝ˇ˘¸˚ˆ˜`]|[.·] ?[.·]")
 _LEADERS = re.compile(r"(?:\s?[.·]\s?){5,}")
 _SPACE_RUN = re.compile(r"[ \f\v\n]+")

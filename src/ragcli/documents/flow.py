@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ragcli.documents.characters import clean_line, old_tex
 from ragcli.documents.hyphens import keeps_hyphen, vocabulary
@@ -17,8 +18,7 @@ from ragcli.records import PageSpan
 _HARD_HYPHEN = re.compile(r"\w-$")
 
 
-@dataclass(frozen=True, slots=True)
-class Placed:
+class Placed(NamedTuple):
     """A line and where it stands in the text. `begins` says that a paragraph starts with it."""
 
     line: Line
@@ -53,29 +53,30 @@ def run_together(pages: Sequence[PageLines], body: float) -> Flow:
     joins: list[int] = []
     starts: dict[int, int] = {}
     length = 0
-    for number, (row, separator, broken) in enumerate(zip(rows, separators, breaks, strict=True)):
-        words = row.line.text
+    for number, ((line, page), separator, broken) in enumerate(zip(rows, separators, breaks, strict=True)):
+        words, after = line.text, separators[number + 1] if number + 1 < len(rows) else ""
         joined = kept = False
         if broken:
             words = words.rstrip(SOFT_HYPHEN)
-            following = rows[number + 1].line.text if number + 1 < len(rows) else ""
-            joined = separators[number + 1 : number + 2] == [SPACE] and following[:1].isalnum()
+            following = rows[number + 1].line.text if after else ""
+            joined = after == SPACE and following[:1].isalnum()
             kept = not joined or keeps_hyphen(words, following, known)
         if SOFT_HYPHEN in words:
             words, inner = _without_soft(words, length)
             joins += inner
         start = length
-        starts.setdefault(row.page, start)
+        if page not in starts:
+            starts[page] = start
         if kept:
             words += "-"
         length += len(words)
+        placed.append(Placed(line, page, start, length, separator == PARAGRAPH or number == 0))
+        out.append(words)
         if joined:
             joins.append(length - 1 if kept else length)
-        placed.append(Placed(row.line, row.page, start, length, separator == PARAGRAPH or number == 0))
-        out.append(words)
-        if number + 1 < len(rows) and not joined:
-            out.append(separators[number + 1])
-            length += len(separators[number + 1])
+        elif after:
+            out.append(after)
+            length += len(after)
     return Flow("".join(out), _spans(pages, starts, length), tuple(joins), tuple(placed))
 
 

@@ -53,11 +53,15 @@ def vocabulary(lines: Iterable[tuple[str, bool, bool]]) -> Vocabulary:
                 parts.append(found.pop())
             if rest and found:
                 parts.append(found[0])
-    words: Counter[str] = Counter()
+    counts: dict[str, int] = {}
     for token, count in Counter("\n".join(texts).lower().split()).items():
         bare = token.strip(_MARKS)
-        for word in (bare,) if bare.isalpha() else _WORD.findall(token):
-            words[word] += count
+        if bare.isalpha():
+            counts[bare] = counts.get(bare, 0) + count
+        else:
+            for word in _WORD.findall(token):
+                counts[word] = counts.get(word, 0) + count
+    words = Counter(counts)
     words.subtract(parts)
     heads: Counter[str] = Counter()
     tails: Counter[str] = Counter()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ragcli.documents.lines import Line
 
@@ -23,8 +23,7 @@ _ENDS = (".", "!", "?", ":", ";", "。", "！", "？")
 _CLOSING = "\"”’'])"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A line with readable characters and the index of its page."""
 
     line: Line

@@ -49,31 +49,28 @@ class Spacing:
 
     def _between(self, number: int, *, began: bool) -> str:
         """What stands before the row. `began` says that the row before it began a paragraph."""
-        rows = self._rows
-        before, row = rows[number - 1], rows[number]
-        if not self._placed[row.page] or not self._placed[before.page]:
-            return _unplaced(before.line, row.line)
-        if CAPTION.match(row.line.text) and not _POINTS_ON.search(before.line.text):
+        (before, page_before), (line, page) = self._rows[number - 1], self._rows[number]
+        if not self._placed[page] or not self._placed[page_before]:
+            return _unplaced(before, line)
+        if CAPTION.match(line.text) and not _POINTS_ON.search(before.text):
             return PARAGRAPH
-        following = rows[number + 1] if number + 1 < len(rows) else None
-        after = following.line if following is not None and following.page == row.page else None
-        pitch = self._pitch[row.page]
-        if (
-            before.page == row.page
-            and row.line.baseline < before.line.baseline - 0.2 * row.line.size
-            and row.line.x0 < before.line.x1
-            and before.line.x0 < row.line.x1
-        ):
-            return self._below(number, after, pitch, began=began)
-        if before.page == row.page and before.line.baseline - row.line.baseline > 1.4 * pitch:
-            return PARAGRAPH
-        return self._elsewhere(number, after)
+        if page_before == page:
+            step, pitch = before.baseline - line.baseline, self._pitch[page]
+            if step > 0.2 * line.size and line.x0 < before.x1 and before.x0 < line.x1:
+                return self._below(number, step, pitch, began=began)
+            if step > 1.4 * pitch:
+                return PARAGRAPH
+        return self._elsewhere(number)
 
-    def _below(self, number: int, after: Line | None, pitch: float, *, began: bool) -> str:
+    def _after(self, number: int) -> Line | None:
+        """The line after the row's on its page, if there is one."""
+        rows = self._rows
+        return rows[number + 1].line if number + 1 < len(rows) and rows[number + 1].page == rows[number].page else None
+
+    def _below(self, number: int, step: float, pitch: float, *, began: bool) -> str:
         """What stands before a line that is printed under the one before it."""
         before, line = self._rows[number - 1].line, self._rows[number].line
         size = line.size
-        step = before.baseline - line.baseline
         if before.broken and 0.85 * size < before.size < 1.18 * size and step < 2.2 * pitch:
             return SPACE
         tiny = min(len(before.text), len(line.text)) <= 3
@@ -92,6 +89,7 @@ class Spacing:
         if before.x0 + indent < line.x0 < before.x0 + 5 * size:
             if began and not early and not ended:  # the item's own lines hang under its first
                 return SPACE
+            after = self._after(number)
             returns = after is not None and after.baseline < line.baseline and after.x0 < line.x0 - indent
             if (ended or early) and (returns or after is None or early):
                 return PARAGRAPH
@@ -99,9 +97,9 @@ class Spacing:
             return PARAGRAPH
         return BREAK if early or (ended and _ITEM.match(line.text)) else SPACE
 
-    def _elsewhere(self, number: int, after: Line | None) -> str:
+    def _elsewhere(self, number: int) -> str:
         """What stands before a line at the top of another column or page."""
-        before, line = self._rows[number - 1].line, self._rows[number].line
+        before, line, after = self._rows[number - 1].line, self._rows[number].line, self._after(number)
         if not 0.94 * line.size < before.size < 1.07 * line.size:
             return PARAGRAPH
         if before.broken and line.text[:1].islower():
@@ -142,11 +140,18 @@ class Spacing:
         line, page = row.line, row.page
         low, high = line.x0 - 3.5 * line.size, line.x0 + 3.5 * line.size
         smallest, largest = 0.8 * line.size, 1.25 * line.size
-        near = [row.line for row in self._rows[max(0, number - _REACH) : number + _REACH + 1] if row.page == page]
-        ends = sorted([near.x1 for near in near if low <= near.x0 <= high and smallest <= near.size <= largest])
+        around = self._rows[max(0, number - _REACH) : number + _REACH + 1]
+        ends = [
+            other.x1
+            for other, where in around
+            if where == page and low <= other.x0 <= high and smallest <= other.size <= largest
+        ]
+        ends.sort()
         often, usual = 0, ends[-1]
         beyond = 0
         for index, end in enumerate(ends):
+            if len(ends) - index <= often:
+                break
             while beyond < len(ends) and ends[beyond] <= end + _SHARED:
                 beyond += 1
             if beyond - index > often:
