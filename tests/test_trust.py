@@ -135,6 +135,19 @@ def test_it_cannot_say_where_collections_lie_outside_its_folder(
     assert (tmp_path / "elsewhere" / "default" / "store.db").is_file()
 
 
+def test_its_folder_of_collections_may_not_link_to_those_of_others(
+    repository: Path, ragcli: Ragcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ragcli("ingest", "../private", "-c", "own", "--encoder", "none")[0] == 0
+    (repository / "mine").mkdir()
+    (repository / "mine" / "theirs").symlink_to(tmp_path / "data" / "own")
+    write(repository, "data_dir = 'mine'\n")
+    monkeypatch.delenv("RAGCLI_DATA_DIR")
+    code, _, err = ragcli("grep", "nobody")
+    assert code == 3
+    assert "data_dir names mine, in which a link leads out of the file's folder (theirs)" in err
+
+
 @pytest.mark.parametrize("where", ["[defaults]", "[collections.a]"])
 @pytest.mark.parametrize("model", ["stranger/model", "late", "../models/mine", "/opt/model"])
 def test_it_cannot_name_an_encoder_to_download_or_in_a_folder_elsewhere(

@@ -62,9 +62,11 @@ def _of_table(table: Mapping[str, Any], keys: Mapping[str, Key], path: KeyPath, 
         where = (*path, name)
         for each in value if isinstance(value, list) else [value]:
             match key.guard:
-                case "path":
+                case "path" | "collections":
                     if what := _leaving(each, folder):
                         yield Demand(where, f"names {what}")
+                    elif key.guard == "collections" and (link := _link_out(each, folder)):
+                        yield Demand(where, f"names {each}, in which a link leads out of the file's folder ({link})")
                 case "model":
                     yield from _model(each, key, where, folder)
                 case "endpoint":
@@ -85,6 +87,18 @@ def _model(name: str, key: Key, where: KeyPath, folder: Path) -> Iterator[Demand
         yield Demand(where, f"names the model {name}, which is not on this machine", model=name)
     elif what := _leaving(name, folder):
         yield Demand(where, f"names the model in {what}")
+
+
+def _link_out(text: str, folder: Path) -> str | None:
+    """The first entry of the folder named that is a link out of the file's folder, if there is one.
+
+    Links among files to take in are not followed anyway (see `documents.discover`); a collection is read and written.
+    """
+    try:
+        names = sorted(os.listdir(folder / Path(text).expanduser()))  # noqa: PTH208 (a name may be any bytes)
+    except OSError:
+        return None
+    return next((name for name in names if _leaving(f"{text}/{name}", folder)), None)
 
 
 def _leaving(text: str, folder: Path) -> str | None:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from ragcli.records import CollectionSettings
 
 Kind = Literal["text", "texts", "whole number", "number", "yes or no"]
-Guard = Literal["path", "model", "endpoint", "secret"]
+Guard = Literal["path", "collections", "model", "endpoint", "secret"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ _DOCUMENTS: Final = {
 _LARGEST: Final = 2**31 - 1
 """No key means anything by more."""
 
-TOP: Final = _table(data_dir=Key("text", guard="path"))
+TOP: Final = _table(data_dir=Key("text", guard="collections"))
 DEFAULTS: Final = _table(**_DOCUMENTS)
 COLLECTION: Final = _table(paths=Key("texts", guard="path"), **_DOCUMENTS)
 MODELS: Final = _table(engine=Key("text", choices=("auto", "onnx", "torch")))
