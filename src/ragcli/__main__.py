@@ -28,6 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     terminal.prepare_streams()
     if arguments is None:
+        # What is written here holds people's documents, or what is done with them: it is for the user alone.
+        os.umask(0o077)
         end_as_by_ctrl_c()
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
