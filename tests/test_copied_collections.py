@@ -190,6 +190,20 @@ def test_a_store_that_acts_when_it_is_used_is_refused(
     assert main(["collections", "delete", "papers", "--yes"]) == 0
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_a_pipe_or_device_that_stands_for_a_document_is_not_read(
+    copied: Path, tmp_path: Path, make: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["ingest", "note.md", "-c", "notes", "--encoder", "none"]) == 0
+    with sqlite3.connect(copied.with_name("notes") / "store.db") as connection:
+        connection.execute("UPDATE files SET size = 0")
+    connection.close()
+    (tmp_path / "note.md").unlink()
+    make(tmp_path / "note.md")
+    assert main(["query", "note", "-c", "notes", "--pipeline", "bm25"]) == 0
+    assert "note.md has changed or gone" in capsys.readouterr().err
+
+
 # the encoder that a collection names
 
 

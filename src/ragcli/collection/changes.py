@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
+from stat import S_ISREG
 
 from ragcli.collection.collection import Collection
 from ragcli.collection.files import find_file, hash_file, is_gone, stamp_of
@@ -44,6 +45,9 @@ def _has_changed(path: str, size: int | None, mtime_ns: int | None, content: byt
         return True
     try:
         state = Path(path).stat()
+        if not S_ISREG(state.st_mode):
+            # Reading a pipe or a device could go on for ever.
+            return True
         if stamp_of(state)[:2] == (size, mtime_ns):
             return False
         return state.st_size != size or hash_file(Path(path)) != content
