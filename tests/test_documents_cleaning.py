@@ -44,7 +44,7 @@ def test_plain_text_keeps_every_character_but_soft_hyphens_and_carriage_returns(
     assert all(once[join - 1].isalnum() and once[join].isalnum() for join in joins)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(LINES, CODES)
 @example("1  ˇ", frozenset())
 @example("\u1fefa e", frozenset())
@@ -65,7 +65,7 @@ def test_a_clean_line_has_nothing_that_cannot_be_shown(text: str, tex: frozenset
         assert not "ﬀ" <= character <= "ﬆ"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(LINES)
 def test_cleaning_a_line_loses_no_letter(text: str) -> None:
     def letters(line: str) -> str:
@@ -74,7 +74,7 @@ def test_cleaning_a_line_loses_no_letter(text: str) -> None:
     assert Counter(letters(clean_line(text))) == Counter(letters(text))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(LINES, max_size=8))
 def test_only_codes_that_the_document_uses_inside_words_are_ligatures(lines: list[str]) -> None:
     assert old_tex(lines) <= {code for code in "\x0b\x0c\r\x0e\x0f" if any(code in line for line in lines)}
@@ -111,7 +111,7 @@ def pages(draw: st.DrawFn) -> list[PageLines]:
     return made
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(pages())
 def test_running_heads_go_and_nothing_else_changes(given_pages: list[PageLines]) -> None:
     bare = without_furniture(given_pages)
@@ -121,7 +121,7 @@ def test_running_heads_go_and_nothing_else_changes(given_pages: list[PageLines])
         assert all(any(line is other for other in rest) for line in left.lines), "lines are kept in their order"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(pages())
 def test_lines_run_together_keep_every_letter_and_know_their_places(given_pages: list[PageLines]) -> None:
     settled_pages = [settled(page) for page in given_pages]

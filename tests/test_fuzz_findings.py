@@ -126,7 +126,7 @@ def test_a_large_configuration_made_to_be_slow_is_told_of_at_once(tmp_path: Path
 
 @pytest.mark.parametrize("letter", ["a\u0301", "a\u200d", "🇩🇪", "\u1100", "क\u094d"])
 def test_characters_without_end_neither_swell_a_chunk_nor_take_long(letter: str) -> None:
-    for text in (letter * 100_000, letter[0] + letter[-1] * 200_000):
+    for text in (letter * 40_000, letter[0] + letter[-1] * 80_000):
         start = time.perf_counter()
         chunks = chunk_document(Document(text=text, kind="text"))
         assert max(chunk.end - chunk.start for chunk in chunks) <= 1200 + LONGEST

@@ -52,7 +52,7 @@ def stands_in(pattern: str, text: str, *, keep_case: bool, word: bool) -> bool:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data(), TEXTS, st.booleans(), st.booleans())
 def test_a_literal_is_found_where_the_whole_text_s_normal_form_has_it(
     data: st.DataObject, text: str, keep_case: bool, word: bool
@@ -130,7 +130,7 @@ EXPRESSIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(PHRASES | PARTS, st.sampled_from([None, True, False]), st.booleans(), st.booleans())
 @example("fish and", None, True, False)
 def test_every_place_of_a_phrase_in_a_collection_is_reported_once(
@@ -140,7 +140,7 @@ def test_every_place_of_a_phrase_in_a_collection_is_reported_once(
     _agree(collection, request)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(EXPRESSIONS, st.sampled_from([None, True, False]), st.booleans(), st.booleans())
 def test_every_match_of_an_expression_in_a_collection_is_reported_once(
     collection: Collection, pattern: str, ignore_case: bool | None, word: bool, every: bool

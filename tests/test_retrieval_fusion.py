@@ -102,7 +102,7 @@ FUSIONS = {"sum": weighted_sum, "ranks": reciprocal_ranks}
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lists=pools(), weights=weights)
 def test_every_candidate_gets_one_finite_score_whatever_is_missing(
     fusion: str, lists: dict[str, list[float]], weights: dict[str, float]
@@ -112,7 +112,7 @@ def test_every_candidate_gets_one_finite_score_whatever_is_missing(
     assert np.isfinite(fused).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(lists=pools(), weights=weights)
 def test_fused_scores_stay_within_what_the_weights_allow(
     lists: dict[str, list[float]], weights: dict[str, float]
@@ -128,7 +128,7 @@ def test_fused_scores_stay_within_what_the_weights_allow(
     assert ((convex(first, first, 0.3) >= 0) & (convex(first, first, 0.3) <= 1 + 1e-12)).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), lists=pools(), weights=weights)
 def test_the_order_of_candidates_and_of_lists_changes_no_score(
     data: st.DataObject, lists: dict[str, list[float]], weights: dict[str, float]
@@ -142,7 +142,7 @@ def test_the_order_of_candidates_and_of_lists_changes_no_score(
         assert np.allclose(reciprocal_ranks(moved, weights), reciprocal_ranks(lists, weights)[order])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(data=st.data(), lists=pools(), weights=weights)
 def test_who_is_nowhere_worse_is_not_ranked_below(
     data: st.DataObject, lists: dict[str, list[float]], weights: dict[str, float]
@@ -160,7 +160,7 @@ def test_who_is_nowhere_worse_is_not_ranked_below(
     assert ranked[better] >= ranked[worse]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(values=st.lists(maybe, min_size=1, max_size=20))
 def test_a_missing_score_never_beats_one_that_is_there(values: list[float]) -> None:
     for standard in (z_scores(values), min_max(values), reciprocal_ranks({"one": values})):
