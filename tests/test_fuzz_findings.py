@@ -86,8 +86,8 @@ def test_a_pdf_whose_table_lies_beyond_every_file_is_refused() -> None:
             read_pdf(data, Path("a.pdf"), ReadOptions(pdf_engine=engine))  # type: ignore[arg-type]
 
 
-def test_half_a_character_in_a_bookmark_a_label_or_a_title_costs_nothing_else() -> None:
-    half = b"<FEFF0041D8000042>"
+def test_half_a_character_or_a_nul_in_a_bookmark_a_label_or_a_title_costs_nothing_else() -> None:
+    half = b"<FEFF0041D800004200000043>"
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R /Outlines 5 0 R /PageLabels << /Nums [0 << /P %s >>] >> >>" % half,
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",
@@ -104,6 +104,7 @@ def test_half_a_character_in_a_bookmark_a_label_or_a_title_costs_nothing_else() 
         document = read_pdf(data, Path("a.pdf"), ReadOptions(pdf_engine=engine))  # type: ignore[arg-type]
         check_document(document)
         assert document.text == "A wormhole needs negative energy"
+        assert document.pages[0].label is None or document.pages[0].label.isprintable()
 
 
 def test_front_matter_that_yaml_stumbles_over_stays_in_the_text() -> None:

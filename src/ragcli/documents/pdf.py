@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragcli.documents.characters import readable
+from ragcli.documents.characters import clean_line, plain, readable
 from ragcli.documents.columns import settled
 from ragcli.documents.flow import run_together
 from ragcli.documents.furniture import without_furniture
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _PASSWORD_ERROR = 4
 _LONGEST_OUTLINE = 5_000
+_LONGEST_LABEL = 40
 
 
 def read_pdf(
@@ -45,7 +46,7 @@ def read_pdf(
     if b"%PDF-" not in data[:1024]:
         raise DocumentError(f"{name} is not a PDF{_looks_like(data)}.")
     raw, warnings = _read_raw(data, name, options, pages_known)
-    return _document(raw, name, warnings, options)
+    return _document(_presentable(raw), name, warnings, options)
 
 
 def _read_raw(
@@ -107,6 +108,18 @@ def _page(document: Any, index: int, label: str | None, reader: PageReader) -> P
             return reader.read(page, label)
     except pypdfium2.PdfiumError:  # a broken page costs itself
         return PageLines((), 612.0, 792.0, label)
+
+
+def _presentable(raw: RawPdf) -> RawPdf:
+    """Labels, bookmarks and information in characters that can be stored: a file may say anything in them."""
+    return RawPdf(
+        tuple(
+            replace(page, label=clean_line(page.label)[:_LONGEST_LABEL] or None) if page.label else page
+            for page in raw.pages
+        ),
+        tuple(replace(entry, title=clean_line(entry.title)) for entry in raw.outline),
+        {key: plain(value)[0] for key, value in raw.information.items()},
+    )
 
 
 def _told(ask: Callable[..., str], *about: object) -> str:
