@@ -55,6 +55,14 @@ def test_a_process_that_fails_is_no_measurement(monkeypatch: pytest.MonkeyPatch)
     assert processes.cold([sys.executable, "-c", "raise SystemExit(3)"], 1, accept=(3,)).runs == 1
 
 
+def test_a_call_that_cannot_be_repeated_tells_its_time_and_what_it_said(run: Any) -> None:
+    seconds, said = run.once([sys.executable, "-c", "import time; time.sleep(0.2); print('done'); raise SystemExit(4)"])
+    assert seconds >= 0.2
+    assert said == "done\n"
+    with pytest.raises(SystemExit, match="code 3"):
+        run.once([sys.executable, "-c", "raise SystemExit(3)"])
+
+
 def test_a_budget_is_kept_or_missed_in_the_direction_that_counts(run: Any) -> None:
     slow = run.Row("query", 0.5, 0.7, "s", 7.0)
     quick = run.Row("parsing", 300, 350, "pages/s", 22, "higher", "a note")

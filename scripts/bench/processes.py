@@ -38,10 +38,8 @@ def cold(
     SystemExit when it leaves with a code that is not accepted.
     """
     seconds, cpu, peaks = [], [], []
-    # A user's Python keeps compiled modules; where that is switched off, every start would compile all of ragcli.
-    settings = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     for turn in range(times + 1):
-        code, wall, used, peak = _once(command, {**settings, **(env or {})})
+        code, wall, used, peak = _once(command, environment(env))
         if code not in accept:
             raise SystemExit(f"{' '.join(command)} left with code {code}")
         if turn:
@@ -49,6 +47,14 @@ def cold(
             cpu.append(used)
             peaks.append(peak)
     return Cost(statistics.median(seconds), statistics.median(cpu), max(peaks), times)
+
+
+def environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of what is measured.
+
+    A user's Python keeps compiled modules; where that is switched off, every start would compile all of ragcli.
+    """
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"} | dict(more or {})
 
 
 def _once(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, float, float, int]:
@@ -69,7 +75,7 @@ def ask(script: str, *arguments: str, env: Mapping[str, str] | None = None) -> d
     import subprocess
 
     command = [sys.executable, str(HERE / script), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment(env), check=False)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)} left with code {done.returncode}")
     answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])

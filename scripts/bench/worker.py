@@ -5,7 +5,9 @@ worker.py warm-reference REFERENCE INDEX BEIR_DIR the same through the reference
 worker.py embed BEIR_DIR REFERENCE CHUNKS         chunks a second at ingest
 worker.py embed-reference BEIR_DIR REFERENCE CHUNKS
 worker.py parse PAPERS                            pages a second by ragcli's workers
+worker.py parse-floor PAPERS                      what PDFium takes by itself
 worker.py parse-reference PAPERS                  the same by pypdf, over a part
+worker.py paper FILE                              reading and embedding one paper
 worker.py quality DATA_DIR COLLECTION BEIR_DIR INDEX   nDCG@10 of the vectors alone, ours and the reference's
 """
 
@@ -134,7 +136,48 @@ def parse(folder: str) -> dict[str, float]:
     documents = [item for each in read_files(paths, ReadOptions()) for item in each.items if isinstance(item, Document)]
     seconds = time.perf_counter() - started
     pages = sum(len(document.pages) for document in documents)
-    return {"per_second": pages / seconds, "pages": pages, "seconds": seconds}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    rates = {"per_second": pages / seconds, "per_cpu_second": pages / (used.ru_utime + used.ru_stime)}
+    return rates | {"pages": pages, "seconds": seconds}
+
+
+def parse_floor(folder: str) -> dict[str, float]:
+    """Pages a second of CPU time that PDFium takes by itself to load each page and give its bare text."""
+    import pypdfium2
+
+    pages, seconds = 0, 0.0
+    for path in sorted(Path(folder).rglob("*.pdf")):
+        data, times = path.read_bytes(), []
+        for _ in range(3):
+            started = time.process_time()
+            document = pypdfium2.PdfDocument(data)
+            for page in document:
+                text = page.get_textpage()
+                text.get_text_range()
+                text.close()
+                page.close()
+            times.append(time.process_time() - started)
+            count = len(document)
+            document.close()
+        pages, seconds = pages + count, seconds + min(times)
+    return {"per_cpu_second": pages / seconds}
+
+
+def paper(path: str) -> dict[str, float]:
+    """What a paper costs by itself: it is read, cut and embedded as at ingest, and nothing is kept."""
+    from ragcli.collection.drafts import chunk_inputs
+    from ragcli.collection.rows import row_of
+    from ragcli.documents import chunk_document
+    from ragcli.documents.options import ReadOptions
+    from ragcli.documents.workers import read_files
+    from ragcli.models import DEFAULT_ENCODER, load_encoder
+    from ragcli.records import CollectionSettings, Document
+
+    (read,) = read_files([Path(path)], ReadOptions())
+    (document,) = (item for item in read.items if isinstance(item, Document))
+    inputs = list(chunk_inputs(document, chunk_document(document), CollectionSettings()))
+    rows = [row_of(each) for each in load_encoder(DEFAULT_ENCODER).encode_tokens(inputs)]
+    return {"chunks": len(rows)}
 
 
 def parse_reference(folder: str) -> dict[str, float]:
@@ -200,7 +243,9 @@ JOBS: dict[str, Callable[..., dict[str, float]]] = {
     "embed": embed,
     "embed-reference": embed_reference,
     "parse": parse,
+    "parse-floor": parse_floor,
     "parse-reference": parse_reference,
+    "paper": paper,
     "quality": quality,
 }
 
