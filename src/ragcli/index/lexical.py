@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ragcli.errors import CollectionBusy, CollectionError
 from ragcli.index.arrays import sync_folder
-from ragcli.index.seal import break_seal, damaged_files, seal
+from ragcli.index.seal import altered_files, break_seal, damaged_files, seal
 from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 
 if TYPE_CHECKING:
@@ -77,6 +77,7 @@ class LexicalIndex:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        _check_unaltered(folder)
         self._stand_in: tempfile.TemporaryDirectory[str] | None = None
         with _sound(folder):
             try:
@@ -181,6 +182,7 @@ class LexicalWriter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._schema = _schema()
+        _check_unaltered(folder)
         with _sound(folder):
             if (folder / "meta.json").exists():
                 self._index = _open(folder)
@@ -291,6 +293,16 @@ def _above(schema: Any, number: int) -> Query:
     return tantivy.Query.range_query(
         schema, "number", tantivy.FieldType.Unsigned, lower_bound=max(0, number + 1), include_lower=True
     )
+
+
+def _check_unaltered(folder: Path) -> None:
+    # What tantivy makes of damaged files is a panic, or hits that are none.
+    damaged = altered_files(folder)
+    if damaged:
+        raise CollectionError(
+            f"The word index in {folder} is damaged ({damaged[0]});"
+            f" `ragcli collections verify {folder.parent.name} --repair` builds it anew."
+        )
 
 
 @contextmanager
