@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
-from statistics import median
 
-from ragcli.documents.lines import Line, PageLines
+from ragcli.documents.lines import Line, PageLines, median
 
 _FEWEST_LINES = 5
 """Fewer lines than this on either side of a gap are not a column."""

@@ -8,7 +8,7 @@ Coordinates are PDF points in an upright page: x grows to the right, y grows upw
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 SOFT_HYPHEN = "\u00ad"
@@ -48,6 +48,16 @@ class PageLines:
     """False where the page is known to show no picture, so that what little it says is all there is."""
     aside: tuple[str, ...] = ()
     """Texts that run in another direction than the page's, such as arXiv's stamp in the margin."""
+
+
+def median(values: Iterable[float]) -> float:
+    """The value in the middle, or the mean of the two in the middle; there must be one.
+
+    Python's own is in a module that takes every reader some milliseconds to import.
+    """
+    ordered = sorted(values)
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def median_size(pages: Sequence[PageLines]) -> float:

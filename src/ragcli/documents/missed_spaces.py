@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from statistics import median
 
+from ragcli.documents.lines import median
 from ragcli.documents.pdfium_text import PageText, Span
 
 _RUN = re.compile("[A-Za-z\u00aa-\U0010ffff]{5,}")

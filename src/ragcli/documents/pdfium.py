@@ -18,10 +18,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from statistics import median
 from typing import Any, NamedTuple
 
-from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
+from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines, median
 from ragcli.documents.missed_spaces import MissedSpaces
 from ragcli.documents.pdfium_text import Box, PageText, TextCalls
 

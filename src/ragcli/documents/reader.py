@@ -19,7 +19,6 @@ from queue import SimpleQueue
 from typing import IO, Final
 
 from ragcli.documents.content import content_hash
-from ragcli.documents.jsonl import numbered_records
 from ragcli.documents.limits import LARGEST_ANSWER
 from ragcli.documents.options import ReadOptions, called, shown
 from ragcli.documents.read import load, parse
@@ -126,6 +125,8 @@ def read_whole(
 
 def _lines(header: Header, body: bytes, options: ReadOptions) -> Answer:
     """The records of a batch of JSON lines. One that fails as a whole is answered by the reason alone."""
+    from ragcli.documents.jsonl import numbered_records
+
     lines, start = [], 0
     for length in header["lengths"]:
         lines.append(body[start : start + length])

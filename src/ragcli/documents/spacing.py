@@ -10,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import pairwise
-from statistics import median
 
 from ragcli.documents.interruptions import BREAK, CAPTION, PARAGRAPH, SPACE, Row, ends_sentence
-from ragcli.documents.lines import SOFT_HYPHEN, Line
+from ragcli.documents.lines import SOFT_HYPHEN, Line, median
 
 _ITEM = re.compile(r"^(?:[•◦▪‣·∙*–—]\s|\[\w{1,8}\]\s|\(?(?:\d{1,2}|[a-z]|[ivx]{1,4})[.)]\s)")
 _POINTS_ON = re.compile(r"\b(?:in|see|of|and|by|from|to|with|on|or|cf\.|e\.g\.,?)$|[(,]$", re.IGNORECASE)
