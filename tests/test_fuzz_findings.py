@@ -28,6 +28,9 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         b"x<?i>",
         b"<h1><div>/h1><h2>Inner</h2><",
         "\u200d".encode() * 70 + b"<div>" + "\u200d".encode() * 70,
+        b"<meta charset=undefined>caf\xe9",
+        b"<meta charset=idna>caf\xe9",
+        b"<meta charset=hex>caf\xe9",
         "<meta name=date content=²⁰²¹>x".encode(),
     ),
     "jsonl": (
@@ -72,6 +75,15 @@ def test_readers_keep_their_promises_of_what_once_broke_them(target: str, data: 
 def test_a_web_page_with_a_processing_instruction_is_read() -> None:
     document = read_html(b"<p>before <?php echo 1; ?>after</p>", Path("a.html"))
     assert document.text == "before after"
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "unicode_escape", "undefined", "idna", "hex", "no-such-thing"])
+def test_a_page_that_names_an_encoding_it_cannot_have_is_read_all_the_same(charset: str) -> None:
+    document = read_html(
+        f"<meta charset={charset}><p>Caf\xe9 and \x93more\x94 words here".encode("latin-1"), Path("a.html")
+    )
+    assert document.text.startswith("Caf")
+    assert document.text.endswith("words here")
 
 
 def test_headings_inside_of_headings_come_in_the_order_of_the_text() -> None:

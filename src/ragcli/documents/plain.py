@@ -23,6 +23,8 @@ _MARKS: tuple[tuple[bytes, str], ...] = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_NO_CHARSETS = ("utf-16", "utf-32", "idna", "punycode", "raw-unicode-escape", "undefined", "unicode-escape")
+"""Codecs that no text is written in which names them in ASCII."""
 _SAMPLE = 200_000
 _WESTERN = "cp1252"
 _CONTROL = bytes(range(9)) + bytes(range(14, 27)) + bytes(range(28, 32))
@@ -59,8 +61,9 @@ def decoded(data: bytes, name: str, *, declared: str | None = None) -> str:
         pass
     if declared is not None:
         try:
-            return data.decode(declared)
-        except (LookupError, UnicodeDecodeError):
+            if not codecs.lookup(declared).name.startswith(_NO_CHARSETS):
+                return data.decode(declared)
+        except (LookupError, UnicodeError):
             pass
     return data.decode(_guessed(data), "replace")
 
