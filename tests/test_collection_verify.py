@@ -9,10 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.collection_support import HashEncoder, all_texts, new_collection, prose, take_in_records
+from tests.collection_support import (
+    HashEncoder,
+    all_texts,
+    new_collection,
+    prose,
+    take_in,
+    take_in_records,
+    write_files,
+)
 
 from ragcli.collection import Collection, repair
 from ragcli.errors import CollectionError, RagcliError
+from ragcli.retrieval.grep import GrepRequest, grep
 
 
 @pytest.fixture(scope="module")
@@ -204,13 +213,137 @@ def test_a_document_damaged_in_the_store_is_named_taken_out_and_read_again(colle
     [
         "UPDATE pieces SET text = 'x' || text WHERE document = 3",
         "UPDATE chunks SET heading = 'Another' WHERE document = 3",
+        "UPDATE chunks SET page_start = 7 WHERE document = 3",
         "UPDATE documents SET metadata = '{' WHERE number = 3",
+        "UPDATE documents SET title = 'Another' WHERE number = 3",
+        "UPDATE documents SET source = 'another.pdf' WHERE number = 3",
+        "UPDATE files SET path = x'2f61'",
     ],
 )
-def test_damaged_text_is_never_shown(collection: Collection, damage: str) -> None:
+def test_a_damaged_passage_is_never_shown(collection: Collection, damage: str) -> None:
     change_store(collection, damage)
     with collection.snapshot() as snapshot, pytest.raises(CollectionError, match="verify"):
         snapshot.find_chunk("r2:0")
+    assert collection.verify() != ()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE layouts SET pages = '[[9,null,0,5000]]' WHERE document = 3",
+        "UPDATE layouts SET joins = x'01000000' WHERE document = 3",
+        "UPDATE chunks SET ordinal = 5 WHERE document = 3",
+        "UPDATE documents SET source = 'another.pdf' WHERE number = 3",
+        "UPDATE pieces SET text = text || ' unique2word' WHERE document = 3",
+    ],
+)
+def test_exact_search_shows_no_damaged_place(collection: Collection, damage: str) -> None:
+    change_store(collection, damage)
+    with pytest.raises(CollectionError, match="verify"):
+        grep([collection], GrepRequest("unique2word"))
+    assert [hit.source for hit in grep([collection], GrepRequest("unique4word"))] == ["r4"]
+
+
+@pytest.mark.parametrize("name", ["vectors.f32", "rows.ids", "rows.sums", "tokens.bits", "tokens.offsets"])
+def test_a_query_uses_no_damaged_row(collection: Collection, name: str) -> None:
+    """Row 7 is damaged in one array; whoever is about to be ranked by it hears of it, and others do not."""
+    place = {"vectors.f32": 7 * 64 + 3, "rows.ids": 7 * 8, "rows.sums": 7 * 12, "tokens.offsets": 7 * 8}
+    with collection.snapshot() as snapshot:
+        assert snapshot.tokens is not None
+        place["tokens.bits"] = 2 * int(snapshot.tokens.offsets[7])
+    flip(collection.path / name, place[name])
+    with collection.snapshot() as snapshot:
+        assert snapshot.tokens is not None
+        snapshot.check_vectors([5, 20])
+        snapshot.tokens.gather([5, 20])
+        told = (_told(lambda: snapshot.check_vectors([5, 7])), _told(lambda: snapshot.tokens.gather([5, 7])))
+    assert "damaged" in f"{told[0]} {told[1]}"
+
+
+def test_a_vector_that_would_be_nearest_to_everything_is_not_served(collection: Collection) -> None:
+    from ragcli.retrieval.candidates import Question, fill_pool
+
+    path = collection.path / "vectors.f32"
+    vectors = np.frombuffer(path.read_bytes(), "<f4").reshape(-1, 16).copy()
+    vectors[9] = 1e20 * HashEncoder().encode(["wormhole"])[0]
+    path.write_bytes(vectors.tobytes())
+    question = Question("wormhole", lambda text: HashEncoder().encode_tokens([text])[0])
+    with collection.snapshot() as snapshot, pytest.raises(CollectionError, match="--repair"):
+        fill_pool([snapshot], ["dense"], question, 5)
+
+
+def test_a_damaged_row_is_embedded_anew_rather_than_handed_on(collection: Collection) -> None:
+    encoder = HashEncoder()
+    take_in_records(collection, {"id": "copy", "title": "Title 7", "text": prose(7, 40)}, encoder=encoder)
+    assert encoder.texts == []
+    flip(collection.path / "vectors.f32", 7 * 64 + 3)
+    take_in_records(collection, {"id": "copy2", "title": "Title 7", "text": prose(7, 40)}, encoder=encoder)
+    assert len(encoder.texts) <= 1
+    with collection.snapshot() as snapshot:
+        snapshot.check_vectors([len(snapshot.vectors) - 1])
+
+
+def test_compaction_gives_a_damaged_row_no_new_checksum(collection: Collection) -> None:
+    flip(collection.path / "vectors.f32", 7 * 64 + 3)
+    take_in_records(collection, *({"id": f"more{n}", "text": f"short {n}"} for n in range(150)))
+    take_in_records(collection, *({"id": f"more{n}", "text": f"other {n}"} for n in range(150)))
+    assert any("vectors.f32" in problem for problem in collection.verify())
+    repair(collection, HashEncoder)
+    assert collection.verify() == ()
+    with collection.snapshot() as snapshot:
+        assert len(snapshot.row_numbers) == snapshot.chunk_count
+
+
+@pytest.mark.parametrize(
+    ("damage", "named"),
+    [
+        ("UPDATE files SET source = 'other'", "record of the file"),
+        ("UPDATE files SET engine = 'pdfiun'", "record of the file"),
+        ("UPDATE files SET ingested_at = 'yesterday'", "record of the file"),
+        ("UPDATE failures SET reason = 'another'", "record of the failure"),
+        ("UPDATE sqlite_sequence SET seq = 3", "last number"),
+        ("DELETE FROM sqlite_sequence", "last number"),
+    ],
+)
+def test_damaged_records_beside_the_documents_are_named_and_mended(
+    collection: Collection, tmp_path: Path, damage: str, named: str
+) -> None:
+    folder = write_files(tmp_path / "in", {"a.txt": "a wormhole", "bad.jsonl": "{"})
+    take_in(collection, folder)
+    assert collection.verify() == ()
+    change_store(collection, damage)
+    assert any(named in problem for problem in collection.verify())
+    repair(collection, HashEncoder)
+    assert collection.verify() == ()
+    encoder = HashEncoder()
+    report = take_in(collection, folder, encoder=encoder)
+    assert (encoder.texts, len(report.failures)) == ([], 1)
+    assert collection.verify() == ()
+
+
+def test_damage_to_what_tables_are_found_by_is_mended_from_the_tables(collection: Collection) -> None:
+    before = answers(collection)
+    connection = sqlite3.connect(collection.path / "store.db")
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'chunks_digest'").fetchone()
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    # After a page's head of eight bytes stands where its first entry lies; six bytes in, one is in the digest.
+    start = (page - 1) * 8192
+    entry = int.from_bytes((collection.path / "store.db").read_bytes()[start + 8 : start + 10], "big")
+    flip(collection.path / "store.db", start + entry + 6)
+    assert collection.verify() != ()
+    done = repair(collection, HashEncoder)
+    assert "the store's own indexes were made anew" in done
+    assert (collection.verify(), answers(collection)) == ((), before)
+
+
+def test_a_store_that_fell_back_to_an_earlier_commit_is_told(collection: Collection, tmp_path: Path) -> None:
+    shutil.copy(collection.path / "store.db", tmp_path / "earlier.db")
+    take_in_records(collection, {"id": "late", "text": "what came last"})
+    shutil.copy(tmp_path / "earlier.db", collection.path / "store.db")
+    assert any("gone back" in problem for problem in collection.verify())
+    repair(collection, HashEncoder)
+    assert collection.verify() == ()
 
 
 @pytest.mark.parametrize(

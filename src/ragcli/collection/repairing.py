@@ -115,6 +115,11 @@ def _mend_records(connection: sqlite3.Connection) -> Iterator[str]:
     """Forget what is damaged in the records of files and failures, so that the next ingest reads those files again."""
     failures, files = list(damaged_failures(connection)), list(damaged_files(connection))
     with transaction(connection):
+        if failures:
+            # Whose failure it was is perhaps what is damaged: all files that failed are tried again.
+            query = "SELECT number FROM files WHERE failed_hash IS NOT NULL OR number IN (SELECT file FROM failures)"
+            again = {number for (number,) in connection.execute(query)} - {number for number, _ in files}
+            files += [(number, "") for number in sorted(again)]
         for number, _ in failures:
             connection.execute("DELETE FROM failures WHERE number = ?", (number,))
         for number, _ in files:
@@ -132,7 +137,7 @@ def _mend_records(connection: sqlite3.Connection) -> Iterator[str]:
             " WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'documents')",
             (last,),
         )
-    for _, source in files:
+    for source in (source for _, source in files if source):
         yield f"the record of the file '{source}' was renewed; the next ingest reads it again"
     for _, source in failures:
         yield f"the record of the failure of '{source}' was dropped"
