@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+CURRENT = "current"
+"""The file, in the folder for temporary files, with the input that is being tried."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:

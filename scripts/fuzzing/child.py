@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import tempfile
 import time
 import traceback
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from scripts.fuzzing.catalogue import TARGETS
+from scripts.fuzzing.catalogue import CURRENT, TARGETS
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +36,10 @@ def main(arguments: list[str]) -> None:
     findings = Findings(name, Path(folder))
     words = WORDS[name]
 
+    current = Path(tempfile.gettempdir()) / CURRENT
+
     def one(data: bytes) -> None:
+        current.write_bytes(data)
         started = time.process_time()
         try:
             check(data)

@@ -13,6 +13,7 @@ one file as a target and shows what happens. Leaves with 1 when something was fo
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import re
@@ -25,7 +26,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from scripts.fuzzing.catalogue import TARGETS, Target
+from scripts.fuzzing.catalogue import CURRENT, TARGETS, Target
 
 ROOT = Path(__file__).parents[2]
 _MEMORY = 2048
@@ -101,20 +102,29 @@ def fuzz(target: Target, seconds: int, out: Path) -> Tally:
     for number, seed in enumerate(SEEDS[target.name]()):
         (seeds / f"{number:03}").write_bytes(seed)
     before = kept(findings, target)
+    log, current = scratch / "log", scratch / CURRENT
     started = time.monotonic()
     try:
-        while (left := seconds - (time.monotonic() - started)) > _FEWEST_SECONDS or not tally.executions:
-            log = scratch / "log"
+        while (left := seconds - (time.monotonic() - started)) > _FEWEST_SECONDS or not log.exists():
+            current.unlink(missing_ok=True)
             code = _process(target, (corpus, seeds), findings, scratch, log, max(1, int(left)))
-            _count(tally, log.read_text(encoding="utf-8", errors="replace"))
-            if code and not _ARTIFACT.search(log.read_text(encoding="utf-8", errors="replace")):
-                shutil.copy(log, findings / f"{target.name}.log")
-                raise SystemExit(f"{target.name} ended with {code}; its output is in {findings / target.name}.log")
+            told = log.read_text(encoding="utf-8", errors="replace")
+            _count(tally, told)
+            if code and not _ARTIFACT.search(told):
+                if not current.exists():
+                    raise SystemExit(f"{target.name} could not be started ({code}):\n{told[-2000:]}")
+                # Ended from outside, as for want of memory: libFuzzer had no time to say at which input.
+                tally.crashes += 1
+                shutil.copy(current, findings / f"{target.name}-lost-{_digest(current)}")
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     tally.seconds = round(time.monotonic() - started, 1)
     tally.findings = sorted(kept(findings, target) - before)
     return tally
+
+
+def _digest(file: Path) -> str:
+    return hashlib.blake2b(file.read_bytes(), digest_size=4).hexdigest()
 
 
 def kept(findings: Path, target: Target) -> set[str]:
