@@ -33,7 +33,7 @@ with_ragcli() {
         "$python" -m venv "$venv"
         rm -f "$venv"/.ragcli-*
     fi
-    stamp=$(cat pyproject.toml scripts/constraints.txt | "$bin/python" -c \
+    stamp=$(cat pyproject.toml scripts/constraints.txt scripts/requirements.lock | "$bin/python" -c \
         'import hashlib, sys; print(hashlib.sha256(sys.stdin.buffer.read()).hexdigest())')
     if [ "$(cat "$venv/.ragcli-$extra" 2>/dev/null || true)" = "$stamp" ]; then
         say "ragcli[$extra] is installed in $venv already"
@@ -43,7 +43,17 @@ with_ragcli() {
     if [ -t 1 ]; then quiet=; else quiet=--quiet; fi
     # $quiet is one word or none.
     # shellcheck disable=SC2086
-    "$bin/python" -m pip install --disable-pip-version-check $quiet -c scripts/constraints.txt -e ".[$extra]"
+    set -- "$bin/python" -m pip install --disable-pip-version-check $quiet
+    if [ "$extra" = test ]; then
+        # The lock names every library with the hashes of its archives, and pip takes no other. What builds ragcli is
+        # among them, so nothing is fetched for that either. PyTorch alone comes with the second call.
+        "$@" --require-hashes --no-deps -r scripts/requirements.lock
+        "$@" -c scripts/constraints.txt --no-build-isolation -e ".[$extra]"
+    else
+        # The versions of the lock, of which this extra needs a part.
+        sed -n 's/^\([a-z0-9].*==[^\]*[^ \]\) *\\$/\1/p' scripts/requirements.lock >"$venv/.ragcli-versions"
+        "$@" -c scripts/constraints.txt -c "$venv/.ragcli-versions" -e ".[$extra]"
+    fi
     printf '%s\n' "$stamp" >"$venv/.ragcli-$extra"
     if [ "$extra" = test ]; then
         # The extra "test" holds the extra "offline".

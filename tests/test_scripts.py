@@ -65,7 +65,8 @@ def installed(tmp_path: Path) -> Path:
     bin_folder.mkdir(parents=True)
     program(bin_folder, "python", f'exec "{sys.executable}" "$@"')
     program(bin_folder, "ragcli", f'exec "{sys.executable}" -m ragcli "$@"')
-    decides = (ROOT / "pyproject.toml").read_bytes() + (SCRIPTS / "constraints.txt").read_bytes()
+    files = (ROOT / "pyproject.toml", SCRIPTS / "constraints.txt", SCRIPTS / "requirements.lock")
+    decides = b"".join(file.read_bytes() for file in files)
     for extra in ("offline", "test"):
         (tmp_path / "venv" / f".ragcli-{extra}").write_text(hashlib.sha256(decides).hexdigest() + "\n")
     return tmp_path / "venv"
@@ -85,12 +86,14 @@ def test_a_changed_list_of_libraries_installs_again(installed: Path, tmp_path: P
     program(
         installed / "bin",
         "python",
-        f'case "$*" in *pip*) echo "$*" >"{called}";; *) exec "{sys.executable}" "$@";; esac',
+        f'case "$*" in *pip*) echo "$*" >>"{called}";; *) exec "{sys.executable}" "$@";; esac',
     )
     done = shell("./scripts/test --version", RAGCLI_VENV=str(installed))
     assert done.returncode == 0, done.stderr
     assert "install" in called.read_text()
-    assert "-c scripts/constraints.txt" in called.read_text()
+    checked, rest = called.read_text().splitlines()
+    assert "--require-hashes --no-deps -r scripts/requirements.lock" in checked
+    assert "-c scripts/constraints.txt" in rest
     assert (installed / ".ragcli-test").read_text() != "something older\n"
 
 
