@@ -134,8 +134,13 @@ def encrypted(path: Path, *, user_password: str) -> Path:
     return write(pdf, path)
 
 
-def raw_pdf(path: Path, content: str, *, encoding: str = "/WinAnsiEncoding") -> Path:
-    """A one-page PDF with this content stream, for what fpdf2 doesn't write. F1 is Times."""
+def raw_pdf(
+    path: Path, content: str, *, encoding: str = "/WinAnsiEncoding", font: str = "", more: Sequence[bytes] = ()
+) -> Path:
+    """A one-page PDF with this content stream, for what fpdf2 doesn't write.
+
+    F1 is Times; `font` is added to its dictionary, `more` to the objects, which then begin with number 6.
+    """
     stream = content.encode("latin-1")
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
@@ -143,7 +148,9 @@ def raw_pdf(path: Path, content: str, *, encoding: str = "/WinAnsiEncoding") -> 
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents 4 0 R "
         b"/Resources << /Font << /F1 5 0 R >> >> >>",
         b"<< /Length %d >>\nstream\n%s\nendstream" % (len(stream), stream),
-        b"<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding %s >>" % encoding.encode(),
+        b"<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding %s %s >>"
+        % (encoding.encode(), font.encode()),
+        *more,
     ]
     out = bytearray(b"%PDF-1.4\n")
     places = []
