@@ -24,6 +24,10 @@ _SECONDS: Final = 1.2
 """How long a search for one match may take; with the program's start, it is told within two seconds."""
 _CHARACTERS_PER_SECOND: Final = 5_000_000
 _LARGEST_PROGRAM: Final = 1_000
+_LONGEST_PART: Final = 1_500
+"""Characters between two alternatives, for the timed engine: it prepares the search for a string in time that grows
+with the cube of its length, and looks at no clock meanwhile."""
+_PLAIN: Final = re.compile(r"[^\\.^$*+?{}\[\]|()]+\Z")
 _SPACES: Final = r"\t-\r\x1c-\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 _CLASSES: Final = {"d": r"\p{Nd}", "w": r"\p{L}\p{N}_", "s": _SPACES}
 
@@ -37,9 +41,10 @@ class RegexMatcher:
         self._pattern = pattern
         self._ignore_case = ignore_case
         self._word = word
+        self._literal = not word and not ignore_case and _PLAIN.match(pattern) is not None
         self._linear: Any = None
         self._ascii_only = False
-        if not word:
+        if not word and not self._literal:
             self._linear, self._ascii_only = _compile_linear(pattern, ignore_case=ignore_case)
         self._timed: Any = None
         self._spent = 0.0
@@ -48,7 +53,9 @@ class RegexMatcher:
     def find_all(self, text: str, joins: Sequence[int] = ()) -> Iterator[tuple[int, int]]:
         """Yield (start, end) of every match, none empty. Raises InputError when it takes too long."""
         del joins  # an expression is matched against the text as it stands
-        if self._linear is not None and (text.isascii() or (not self._ascii_only and _encodable(text))):
+        if self._literal:
+            yield from _occurrences(self._pattern, text)
+        elif self._linear is not None and (text.isascii() or (not self._ascii_only and _encodable(text))):
             for match in self._linear.finditer(text):
                 start, end = match.span()
                 if end > start:
@@ -81,6 +88,14 @@ class RegexMatcher:
             if end > start:
                 yield start, end
             position = max(end, start + 1) if end == start else end
+
+
+def _occurrences(literal: str, text: str) -> Iterator[tuple[int, int]]:
+    start = text.find(literal)
+    while start >= 0:
+        end = start + len(literal)
+        yield start, end
+        start = text.find(literal, end)
 
 
 def check_syntax(pattern: str) -> None:
@@ -220,6 +235,12 @@ def _for_re2(pattern: str) -> tuple[str, bool] | None:
 def _compile_timed(pattern: str, *, ignore_case: bool, word: bool) -> Any:
     import regex
 
+    longest = max(map(len, pattern.split("|")))
+    if longest > _LONGEST_PART:
+        raise InputError(
+            f"The regular expression {_shown(pattern)} is too long: it has {longest:,} characters with no | between "
+            f"them, and at most {_LONGEST_PART:,} can be searched for. Without -E, a phrase may be longer."
+        )
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
