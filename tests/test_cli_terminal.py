@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from ragcli.__main__ import main
 from ragcli.cli import output, terminal
 from ragcli.cli.tables import Column, table
 from ragcli.records import GrepHit, Hit, StoredChunk
@@ -119,6 +120,24 @@ def test_a_message_is_one_line_with_the_programs_name(capsys: pytest.CaptureFixt
     captured = capsys.readouterr()
     assert captured.err == "ragcli: the file ␛[2J evil.pdf cannot be read.\n"
     assert captured.out == ""
+
+
+def test_a_bug_is_told_in_one_line_and_its_traceback_shown_harmlessly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(_: object) -> int:
+        raise ValueError("in \x1b[95m a title")
+
+    monkeypatch.setattr("ragcli.__main__.run", broken)
+    monkeypatch.delenv("RAGCLI_DEBUG", raising=False)
+    assert main([]) == 70
+    assert capsys.readouterr().err.startswith("ragcli: this is a bug in ragcli (ValueError: in ␛[95m a title)")
+    monkeypatch.setenv("RAGCLI_DEBUG", "1")
+    assert main([]) == 70
+    shown = capsys.readouterr().err
+    assert "Traceback" in shown
+    assert "ValueError: in ␛[95m a title\n" in shown
+    assert "\x1b" not in shown
 
 
 def test_colour_is_for_terminals_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests import hostile
 from tests.terminals import converse, environment
 
+from ragcli.cli import collections, models
 from ragcli.cli.app import COMMANDS
 
 # What ragcli itself writes to a terminal: styles, and what moves a progress line.
@@ -72,12 +73,17 @@ def parted(text: str, calls: list[list[str]]) -> list[Said]:
 
 def test_every_command_is_tried(session: Session) -> None:
     assert {said.call[0] for said in session.terminal} >= set(COMMANDS)
+    for group, app in (("collections", collections.app), ("models", models.app)):
+        tried = {said.call[1] for said in session.terminal if said.call[0] == group}
+        assert tried >= {command.name for command in app.registered_commands} - {"list"}
     # The calls that are to succeed do: what says nothing has hidden nothing.
     expected = {"import-index": {0, 3}, "documents": {0}, "query": {0, 2, 3, 5}, "models": {0, 5}}
     for said in session.terminal:
         assert said.code in expected.get(said.call[0], {0, 1, 2, 3, 4, 5, 130}), said
         assert said.code != 70
         assert "Traceback" not in said.text
+    done = [said.call[1] for said in session.terminal if said.call[0] == "collections" and said.code == 0]
+    assert {"rename", "show", "verify", "export", "import"} <= set(done)
     assert all(said.code == 0 for said in session.out), [said for said in session.out if said.code]
 
 

@@ -12,14 +12,18 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.terminals import on_terminal
 from tests.tiny_models import tiny_encoder
 
 from ragcli.__main__ import main
-from ragcli.config import load_config
+from ragcli.config import CollectionConfig, QueryDefaults, load_config
 from ragcli.config.guards import demands
 from ragcli.config.keys import COLLECTION, DEFAULTS, QUERY, TOP, Key
 from ragcli.config.trust import all_trusted, is_trusted, trust, trust_file
+from ragcli.errors import ConfigError
+from ragcli.records import CollectionSettings
 
 Ragcli = Callable[..., tuple[int, str, str]]
 
@@ -221,6 +225,39 @@ def test_every_key_that_can_reach_beyond_the_folder_has_a_guard() -> None:
     for table in (TOP, DEFAULTS, COLLECTION, QUERY):
         for name, key in table.items():
             assert (key.guard is None) == (name in free), f"decide for {name} whether a stranger's file may set it"
+
+
+path_parts = st.lists(
+    st.sampled_from(["..", ".", "notes", "link", "gone", "~", "", "x" * 300, "\u202e", "\udcff"]), max_size=5
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(path_parts.map("/".join), st.booleans(), st.sampled_from(["data_dir", "paths", "encoder", "reranker"]))
+def test_no_value_leads_out_of_the_folder_unless_it_is_withheld(
+    repository: Path, path: str, absolute: bool, key: str
+) -> None:
+    link = repository / "notes" / "link"
+    if not link.is_symlink():
+        link.symlink_to("../../private")
+    value = json.dumps(("/" if absolute else "") + path, ensure_ascii=False).replace("\udcff", "\\uFFFD")
+    place = {"data_dir": "", "paths": "[collections.a]\n", "encoder": "[defaults]\n", "reranker": "[query]\n"}[key]
+    write(repository, f"{place}{key} = {f'[{value}]' if key == 'paths' else value}\n")
+    try:
+        config = load_config()
+    except ConfigError:
+        return
+    if config.withheld:
+        assert config.data_dir is None
+        assert config.query == QueryDefaults()
+        assert config.defaults == CollectionConfig()
+        assert all(each.paths == () for each in config.collections.values())
+        return
+    named = [*config.collection("a").paths, *([config.data_dir] if config.data_dir else [])]
+    named += [Path(each) for each in (config.defaults.settings.encoder, config.query.reranker) if "/" in each]
+    for each in named:
+        if str(each) != CollectionSettings().encoder:
+            assert Path(os.path.realpath(each)).is_relative_to(os.path.realpath(repository))
 
 
 def test_the_current_folder_is_not_trusted_but_a_named_file_and_the_users_own_are(
