@@ -245,6 +245,28 @@ def test_a_flipped_byte_is_noticed_and_never_a_traceback(tmp_path: Path) -> None
     assert damaged_files(folder) == []
 
 
+def rot(path: Path) -> None:
+    """Change a byte as a disk does: the file's times stay."""
+    state = path.stat()
+    data = bytearray(path.read_bytes())
+    data[10] ^= 4
+    path.write_bytes(data)
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def test_a_rotten_byte_is_noticed_before_the_first_search_and_by_writers_at_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "papers" / "i"
+    build(folder, *("apple pear", "plum", "apple") * 20)
+    rot(next(folder.glob("*.fast")))
+    with pytest.raises(CollectionError, match=r"\.fast.*verify papers --repair"):
+        LexicalIndex(folder)
+    monkeypatch.setattr("ragcli.index.seal._ALWAYS_READ", 0)
+    with pytest.raises(CollectionError, match=r"\.fast"), LexicalWriter(folder):
+        raise AssertionError("damage would be merged and get a sum of its own")
+
+
 def test_a_folder_without_an_index_is_named(tmp_path: Path) -> None:
     with pytest.raises(CollectionError, match="nowhere"):
         LexicalIndex(tmp_path / "nowhere")

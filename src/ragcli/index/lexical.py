@@ -182,7 +182,7 @@ class LexicalWriter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._schema = _schema()
-        _check_unaltered(folder)
+        _check_unaltered(folder, to_write=True)
         with _sound(folder):
             if (folder / "meta.json").exists():
                 self._index = _open(folder)
@@ -295,9 +295,9 @@ def _above(schema: Any, number: int) -> Query:
     )
 
 
-def _check_unaltered(folder: Path) -> None:
+def _check_unaltered(folder: Path, *, to_write: bool = False) -> None:
     # What tantivy makes of damaged files is a panic, or hits that are none.
-    damaged = altered_files(folder)
+    damaged = altered_files(folder, to_write=to_write)
     if damaged:
         raise CollectionError(
             f"The word index in {folder} is damaged ({damaged[0]});"
