@@ -372,10 +372,8 @@ def test_an_export_beside_a_writer_is_one_generation(tmp_path: Path) -> None:
     take_in_records(collection, *({"id": f"r{n}", "text": f"record {n} v0"} for n in range(20)))
     writer = threading.Thread(target=write)
     writer.start()
-    archives = []
     try:
-        for _ in range(4):
-            archives.append(exported(collection))
+        archives = [exported(collection) for _ in range(4)]
     finally:
         stop.set()
         writer.join()
