@@ -42,7 +42,12 @@ _FOREIGN: Final = re.compile(r"[^\x00-\x7f]+")
 # Wherever a text may not run one to one: anything but single spaces and printable ASCII. Led by one character class,
 # because that is what `re` skips through quickly.
 _REGION: Final = re.compile(r"[^!-~](?:[^!-~]+|(?<! ))")
-_BROKEN: Final = rf"(?<=\w)[{_HYPHENS}{_SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
+# What may end a word: `\w` has no accents that stand for themselves, nor the vowel signs of Indian scripts and Thai.
+_MARKS: Final = (
+    r"\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e3a"
+    r"\u0e47-\u0e4e\u1dc0-\u1dff\u20d0-\u20f0"
+)
+_BROKEN: Final = rf"(?<=[\w{_MARKS}])[{_HYPHENS}{_SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
 _SPECIAL: Final = re.compile(
     rf"(?P<broken>{_BROKEN})"
     r"|(?P<space>\s{2,}|[^\S ])"
