@@ -22,6 +22,7 @@ from shutil import copytree, rmtree
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.errors import CollectionError, InputError
+from ragcli.private import make_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -186,7 +187,7 @@ def save_index(index: RagIndex, index_dir: str | os.PathLike[str]) -> None:
     import numpy as np
 
     folder = Path(index_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     about: dict[str, Any] = {"format": _FORMAT, "chunks": index.chunks}
     # The file that makes the folder an index goes first and comes back last, so that a broken save is no index.
     (folder / _ABOUT).unlink(missing_ok=True)
@@ -235,7 +236,7 @@ def load_index(index_dir: str | os.PathLike[str]) -> RagIndex:
             for name in ("embeddings", "token_frequency")
         ]
         tfidf = TfidfReader(folder / "tfidf")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CollectionError(f"The index in {folder} is damaged ({error}); build and save it again.") from error
     if tfidf.size != len(chunks) or (arrays[0] is not None and len(arrays[0]) != len(chunks)):
         raise CollectionError(
