@@ -171,6 +171,40 @@ def test_a_link_to_a_pipe_is_neither_taken_in_nor_waited_for(copied: Path, tmp_p
     assert main(["ingest", "notes", "-c", "other", "--encoder", "none", "--json"]) == 0
 
 
+@pytest.mark.parametrize("file", [".managed.json", "seal.json", "meta.json"])
+@pytest.mark.parametrize("name", ["../../../victim", "{absolute}"])
+def test_the_word_index_removes_and_reads_nothing_but_its_own_files(
+    copied: Path,
+    tmp_path: Path,
+    file: str,
+    name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ragcli.models.load_encoder", lambda *_args, **_more: HashEncoder())
+    victim = tmp_path / "victim"
+    victim.write_bytes(SECRET)
+    name = name.format(absolute=victim)
+    path = copied / "lexical" / file
+    content = json.loads(path.read_text())
+    if file == ".managed.json":
+        content.append(name)
+    elif file == "seal.json":
+        content[name] = [0, len(SECRET), 0]
+    else:
+        content["segments"][0]["segment_id"] = name
+    path.write_text(json.dumps(content))
+    for command in (["query", "energy", "--pipeline", "bm25"], ["ingest", "note.md", "-c", "papers"]):
+        code = main(command)
+        error = capsys.readouterr().err
+        assert (code, f"damaged ({file})" in error) == (3, True), error
+    assert main(["collections", "verify", "papers"]) == 3
+    assert f"lexical/{file} is not what was written" in capsys.readouterr().out
+    assert main(["collections", "verify", "papers", "--repair"]) == 0
+    assert main(["query", "energy", "--pipeline", "bm25"]) == 0
+    assert victim.read_bytes() == SECRET
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ragcli.errors import CollectionBusy, CollectionError
 from ragcli.index.arrays import sync_folder
-from ragcli.index.seal import altered_files, break_seal, damaged_files, seal
+from ragcli.index.seal import altered_files, break_seal, damaged_files, lists_elsewhere, seal
 from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 
 if TYPE_CHECKING:
@@ -296,8 +296,9 @@ def _above(schema: Any, number: int) -> Query:
 
 
 def _check_unaltered(folder: Path, *, to_write: bool = False) -> None:
-    # What tantivy makes of damaged files is a panic, or hits that are none.
-    damaged = altered_files(folder, to_write=to_write)
+    # What tantivy makes of damaged files is a panic, or hits that are none; and it removes what a list tells it to.
+    astray = lists_elsewhere(folder)
+    damaged = [astray] if astray is not None else altered_files(folder, to_write=to_write)
     if damaged:
         raise CollectionError(
             f"The word index in {folder} is damaged ({damaged[0]});"

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -27,6 +28,7 @@ _TAIL: Final = 256
 _ALWAYS_READ: Final = 4 << 20
 """Bytes that are read in 3 ms: an index of some 15,000 chunks."""
 _MOST_READ: Final = 128 << 20
+_PLAIN_NAME: Final = re.compile(r"\.?[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _FOOTER_MAGIC: Final = 1337
 _SEGMENT_KINDS: Final = ("fast", "fieldnorm", "idx", "pos", "store", "term")
 
@@ -51,6 +53,8 @@ def break_seal(folder: Path) -> None:
 
 def damaged_files(folder: Path) -> list[str]:
     """Names of the index's files that are missing or not as written. What a killed writer left does not count."""
+    if (astray := lists_elsewhere(folder)) is not None:
+        return [astray]
     try:
         names = _segment_names(folder)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -90,6 +94,23 @@ def altered_files(folder: Path, *, to_write: bool = False) -> list[str]:
         return []
 
 
+def lists_elsewhere(folder: Path) -> str | None:
+    """Which of the index's own lists of files has a name in it that is no plain one, if any.
+
+    tantivy removes what `.managed.json` lists and `meta.json` does not, wherever that is, and here files are read by
+    the names in the seal: in an index that was copied from somebody, those could be anyone's files.
+    """
+    for file, names_in in ((".managed.json", list), (_SEAL, list), ("meta.json", _names_in_segments)):
+        try:
+            found = names_in(json.loads((folder / file).read_bytes()))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            # Not there, or damaged: others see to that.
+            continue
+        if not all(_PLAIN_NAME.fullmatch(str(name)) for name in found):
+            return file
+    return None
+
+
 def _stamp(path: Path) -> tuple[int, int]:
     try:
         state = path.stat()
@@ -104,8 +125,11 @@ def _sum_in(told: Any) -> Any:
 
 
 def _segment_names(folder: Path) -> list[str]:
-    segments = json.loads((folder / "meta.json").read_bytes())["segments"]
-    return [name for segment in segments for name in _names_of(segment)]
+    return _names_in_segments(json.loads((folder / "meta.json").read_bytes()))
+
+
+def _names_in_segments(meta: dict[str, Any]) -> list[str]:
+    return [name for segment in meta["segments"] for name in _names_of(segment)]
 
 
 def _names_of(segment: dict[str, Any]) -> list[str]:
