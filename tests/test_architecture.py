@@ -20,7 +20,7 @@ from tests.tiny_models import tiny_encoder
 ROOT = Path(__file__).parents[1] / "src" / "ragcli"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(["errors", "records", "config", "private", "_version"], 1),
+    **dict.fromkeys(["errors", "records", "config", "normal_forms", "private", "_version"], 1),
     **dict.fromkeys(["documents", "models"], 2),
     "index": 3,
     "collection": 4,

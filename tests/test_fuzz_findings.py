@@ -5,22 +5,31 @@ Inputs are cut down to what matters. `scripts/fuzz` looks for more.
 
 from __future__ import annotations
 
+import re
 import time
+import unicodedata
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from scripts.fuzzing.checks import check_document
 from scripts.fuzzing.seeds import pdf_file, stream
 from scripts.fuzzing.targets import CHECKS
 
 from ragcli.config import load_config
 from ragcli.documents import chunk_document
+from ragcli.documents.characters import clean_line
 from ragcli.documents.graphemes import LONGEST
 from ragcli.documents.html import read_html
 from ragcli.documents.markdown import read_markdown
 from ragcli.documents.options import ReadOptions
 from ragcli.documents.pdf import read_pdf
 from ragcli.errors import ConfigError, DocumentError
+from ragcli.index.exact import compile_pattern
+from ragcli.index.folding import fold, squeeze
+from ragcli.index.words import searchable
+from ragcli.normal_forms import MOST_MARKS, normalised
 from ragcli.records import Document
 
 FOUND: dict[str, tuple[bytes, ...]] = {
@@ -135,6 +144,39 @@ def test_a_large_configuration_made_to_be_slow_is_told_of_at_once(tmp_path: Path
     with pytest.raises(ConfigError, match="a is not a key"):
         load_config(file)
     assert time.perf_counter() - start < 10
+
+
+PILES = {
+    "marks in the wrong order": "a" + "\u0301\u0323" * 40_000,
+    "marks that are two": "\u0f73" * 60_000,
+    "zero-width spaces": "\u200b" * 60_000,
+    "soft hyphens": "\u00ad" * 60_000,
+    "zero-width spaces and a mark": "\u200b" * 60_000 + "\u0301",
+}
+
+
+@pytest.mark.parametrize("text", PILES.values(), ids=PILES)
+def test_nothing_piled_up_without_end_keeps_a_search_waiting(text: str) -> None:
+    start = time.perf_counter()
+    fold(text)
+    squeeze(text)
+    searchable(text)
+    clean_line(text)
+    list(compile_pattern("a phrase").find_all(text))
+    assert time.perf_counter() - start < 5
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="aé\u0301\u0323\u0345ﬁ한\u1112\u1161中 \u0f73", max_size=500))
+@example("a" + "\u0301\u0323" * 30 + "\u00e9" * 500)
+def test_texts_with_no_such_piles_have_unicode_s_own_normal_forms(text: str) -> None:
+    text = text + " " * 500 + text
+    longest = max((len(pile) for pile in re.findall("[\u0301\u0323\u0345\u0f73]+", text)), default=0)
+    for form in ("NFC", "NFD", "NFKC", "NFKD"):
+        if longest <= MOST_MARKS:
+            assert normalised(form, text) == unicodedata.normalize(form, text)  # type: ignore[arg-type]
+        piled = normalised(form, "e" + "\u0301\u0323" * 1_000 + text)  # type: ignore[arg-type]
+        assert normalised(form, piled).count("\u0323") == piled.count("\u0323")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("letter", ["a\u0301", "a\u200d", "🇩🇪", "\u1100", "क\u094d"])

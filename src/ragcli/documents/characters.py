@@ -16,6 +16,8 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
 
+from ragcli.normal_forms import normalised
+
 _SOFT = "\u00ad"
 _TEX_LIGATURES = {"\x0b": "ff", "\x0c": "fi", "\r": "fl", "\x0e": "ffi", "\x0f": "ffl"}
 _TEX_INSIDE = re.compile("[a-z]([\x0b-\x0f])[a-z]")
@@ -93,7 +95,7 @@ def _mended(text: str) -> str:
     text = _ACCENT_LOST.sub("", _ACCENT_APART.sub(_composed, text))
     text = _ACCENT.sub(_composed, text)
     text = _ACCENT_AFTER.sub(lambda found: _compose(found.group(1), found.group(2), found.group()), text)
-    return _joined_spaces(unicodedata.normalize("NFC", text))
+    return _joined_spaces(normalised("NFC", text))
 
 
 def plain(text: str) -> tuple[str, tuple[int, ...]]:

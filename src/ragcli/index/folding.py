@@ -24,12 +24,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from ragcli.normal_forms import normalised
+
 JOIN: Final = "\ufdd0"
 """Stands in a folded text where a word was broken at a line end. A noncharacter: no real text has it."""
 
 _SOFT_HYPHEN: Final = "\u00ad"
 _HYPHENS: Final = "-\u2010\u2011"
 _INVISIBLE: Final = "\u00ad\u180e\u200b\u200c\u200d\u2060\ufeff"
+_INVISIBLE_ONES: Final = frozenset(_INVISIBLE)
 _ALIKE: Final = str.maketrans(
     dict.fromkeys("`´‘’‚‛′ʼ＇", "'")
     | dict.fromkeys("“”„‟″«»＂", '"')
@@ -256,11 +259,11 @@ def _fold_short(run: str, keep_case: bool) -> str:
 def _normalise(run: str, keep_case: bool) -> str:
     """NFKC_Casefold (or NFKC) of a run that starts where a character does, look-alikes made equal."""
     # Look-alikes first too: NFKC would take ´ and ″ apart.
-    run = unicodedata.normalize("NFKD", run.translate(_ALIKE_AND_VISIBLE))
+    run = normalised("NFKD", run.translate(_ALIKE_AND_VISIBLE))
     if not keep_case:
         # The iota subscript folds into a letter, so marks must be in their order before.
-        run = unicodedata.normalize("NFKC", run.casefold()).casefold()
-    return unicodedata.normalize("NFKC", run).translate(_ALIKE)
+        run = normalised("NFKC", run.casefold()).casefold()
+    return normalised("NFKC", run).translate(_ALIKE)
 
 
 _Unit = tuple[str, int, int]
@@ -284,16 +287,17 @@ def _split(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
 
 def _clusters(run: str) -> Iterator[tuple[int, int]]:
     """Spans of what the eye takes as one character, without invisible ones at the end; soft hyphens by themselves."""
+    marked = [] if _INVISIBLE_ONES.isdisjoint(run) else _marks_follow(run)
     start = 0
     while start < len(run):
         end = start + 1
-        if run[start] in _INVISIBLE and not _marks_follow(run, end):
+        if run[start] in _INVISIBLE and not marked[end]:
             if run[start] == _SOFT_HYPHEN:
                 yield start, end
             start = end
             continue
         while end < len(run):
-            if run[end] in _INVISIBLE and not _marks_follow(run, end + 1):
+            if run[end] in _INVISIBLE and not marked[end + 1]:
                 break
             if not _belongs_to_previous(run[end]):
                 break
@@ -302,11 +306,13 @@ def _clusters(run: str) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def _marks_follow(run: str, position: int) -> bool:
-    """Is the next visible character of the run one that belongs to the character before it?"""
-    while position < len(run) and run[position] in _INVISIBLE:
-        position += 1
-    return position < len(run) and _belongs_to_previous(run[position])
+def _marks_follow(run: str) -> list[bool]:
+    """For every place in the run: is the next visible character one that belongs to the character before it?"""
+    follow = [False] * (len(run) + 1)
+    for place in range(len(run) - 1, -1, -1):
+        character = run[place]
+        follow[place] = follow[place + 1] if character in _INVISIBLE else _belongs_to_previous(character)
+    return follow
 
 
 @lru_cache(maxsize=4096)

@@ -20,6 +20,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
+from ragcli.normal_forms import normalised
+
 if TYPE_CHECKING:
     from tantivy import TextAnalyzer
 
@@ -83,9 +85,9 @@ def _strip(run: str) -> str:
     Those are the accents of Latin, Greek and Cyrillic, points of Hebrew and Arabic, tones of Thai, and the viramas of
     Indian scripts, whose vowel signs stay. Japanese voicing stays too.
     """
-    apart = unicodedata.normalize("NFKD", run)
+    apart = normalised("NFKD", run)
     kept = (c for c in apart if c not in _LEFT_OUT and (not unicodedata.combining(c) or c in _VOICING))
-    return unicodedata.normalize("NFC", "".join(kept))
+    return normalised("NFC", "".join(kept))
 
 
 def _around_hyphens(text: str) -> Iterator[tuple[str, str]]:
