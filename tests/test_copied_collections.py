@@ -205,6 +205,20 @@ def test_the_word_index_removes_and_reads_nothing_but_its_own_files(
     assert victim.read_bytes() == SECRET
 
 
+def test_verify_looks_at_no_file_that_the_store_names_elsewhere(
+    copied: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "victim").write_bytes(SECRET)
+    digest = blake2b(SECRET, digest_size=16).digest()
+    with sqlite3.connect(copied / "store.db") as connection:
+        connection.execute(
+            "INSERT INTO segments SELECT tfidf, 'tfidf/../../../victim', 0, ?, ? FROM generation", (len(SECRET), digest)
+        )
+    connection.close()
+    assert main(["collections", "verify", "papers"]) == 3
+    assert "tfidf/victim is not what was written" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     "statement",
     [

@@ -186,7 +186,8 @@ def _check_tfidf(folder: Path, connection: sqlite3.Connection, record: Generatio
         yield "the checksums of the TF-IDF are missing from the store"
     damaged = False
     for name, checksum in recorded:
-        path = place / name.removeprefix("tfidf/")
+        # The last part alone: what the store says must not lead out of the folder.
+        path = place / str(name).rpartition("/")[2]
         if not path.is_file() or whole_file(path).checksum != checksum:
             damaged = True
             yield f"{place.name}/{path.name} is not what was written"
