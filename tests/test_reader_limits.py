@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from hashlib import blake2b
 from io import BytesIO
 from pathlib import Path
@@ -81,21 +82,21 @@ def records(*sizes: int) -> list[bytes]:
 
 @linux
 def test_a_record_that_needs_too_much_memory_costs_only_itself() -> None:
-    lines = records(10, 60_000_000, 10)
-    found = dict(read_lines(BytesIO(b"".join(lines)), "c.jsonl", ReadOptions(memory_limit=250 << 20)))
+    lines = records(10, 40_000_000, 10)
+    found = dict(read_lines(BytesIO(b"".join(lines)), "c.jsonl", ReadOptions(memory_limit=180 << 20)))
     assert [isinstance(found[number], Document) for number in (1, 2, 3)] == [True, False, True]
     failure = found[2]
     assert isinstance(failure, Failure)
     assert failure.source == "c.jsonl:2"
-    assert failure.reason == "c.jsonl, line 2 needs more memory than the 250 MB allowed."
+    assert failure.reason == "c.jsonl, line 2 needs more memory than the 180 MB allowed."
 
 
 def test_a_record_that_takes_too_long_costs_only_itself() -> None:
-    lines = [*records(10), b'{"text": "x", "a": [' + b"[1]," * 12_000_000 + b"1]}\n", *records(10)]
-    found = dict(read_lines(lines, "c.jsonl", ReadOptions(timeout=0.4)))
+    lines = [*records(10), b'{"text": "x", "a": [' + b"[1]," * 6_000_000 + b"1]}\n", *records(10)]
+    found = dict(read_lines(lines, "c.jsonl", ReadOptions(timeout=0.2)))
     failure = found[2]
     assert isinstance(failure, Failure)
-    assert failure.reason == "c.jsonl, line 2 took longer than 0.4 s, so it was given up."
+    assert failure.reason == "c.jsonl, line 2 took longer than 0.2 s, so it was given up."
     assert isinstance(found[1], Document)
     assert isinstance(found[3], Document)
 
@@ -114,9 +115,9 @@ def test_a_record_is_given_as_soon_as_its_line_is_there() -> None:
 
 
 def test_lines_keep_their_order_and_numbers_in_whatever_pieces_they_come() -> None:
-    data = b"".join(records(*range(1, 1500))) + b"\n\n" + b'{"id": "end", "text": "no line end"}'
+    data = b"".join(records(*range(1, 1100))) + b"\n\n" + b'{"id": "end", "text": "no line end"}'
     numbers = [number for number, item in read_lines(BytesIO(data), "c", ReadOptions()) if isinstance(item, Document)]
-    assert numbers == [*range(1, 1500), 1502]
+    assert numbers == [*range(1, 1100), 1102]
     assert [number for number, _ in read_lines(data.splitlines(), "c", ReadOptions())] == numbers
 
 
@@ -151,6 +152,17 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(tmp_path: Path, name
     assert ingest(collection, [folder], HashEncoder, IngestOptions()).unchanged == 1
 
 
+def test_a_file_larger_than_memory_is_not_even_hashed(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    with (folder / "holes.txt").open("wb") as file:
+        file.truncate(1 << 40)
+    (folder / "note.md").write_text("A small note.", encoding="utf-8")
+    report = ingest(new_collection(tmp_path), [folder], HashEncoder, IngestOptions())
+    assert report.added == ("note.md",)
+    assert [each.reason for each in report.failures] == ["it has 1,099.5 GB, and a file may have 2.1 GB; split it"]
+
+
 @needs_permissions
 def test_a_file_without_permission_costs_only_itself(tmp_path: Path) -> None:
     folder = tmp_path / "in"
@@ -178,14 +190,30 @@ def test_a_file_without_permission_costs_only_itself(tmp_path: Path) -> None:
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of PDFs that keep their readers busy for a minute."""
     folder = tmp_path_factory.mktemp("endless")
-    bomb = traps.flate_bomb(400_000_000)
+    bomb = traps.flate_bomb(100_000_000)
     for number in range(4):
         (folder / f"bomb{number}.pdf").write_bytes(bomb)
     return folder
 
 
+def a_reader_is_busy(program: int) -> bool:
+    """Whether a process that the program has started has computed longer than it takes to start one."""
+    ticks = 0
+    for pid in in_session(program):
+        with suppress(OSError, IndexError):
+            fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rsplit(")", 1)[1].split()
+            ticks = max(ticks, int(fields[11]) if pid != program else 0)
+    return ticks >= 0.5 * os.sysconf("SC_CLK_TCK")
+
+
 @linux
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number",
+    [
+        *(signal.SIGTERM, signal.SIGKILL),
+        *(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGINT, signal.SIGHUP)),
+    ],
+)
 def test_nothing_is_left_of_an_ingest_that_is_ended(tmp_path: Path, endless: Path, number: signal.Signals) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -199,10 +227,9 @@ def test_nothing_is_left_of_an_ingest_that_is_ended(tmp_path: Path, endless: Pat
         text=True,
     )
     deadline = time.monotonic() + 60
-    while len(in_session(process.pid)) < 2 and time.monotonic() < deadline:
+    while not (busy := a_reader_is_busy(process.pid)) and time.monotonic() < deadline:
         time.sleep(0.02)
-    time.sleep(0.5)  # by now a reader is in the middle of its document
-    assert len(in_session(process.pid)) >= 2
+    assert busy
     started = time.monotonic()
     process.send_signal(number)
     out, err = process.communicate(timeout=30)
@@ -230,9 +257,9 @@ def test_a_program_that_a_reader_waits_for_ends_with_it(tmp_path: Path, monkeypa
     (programs / "tesseract").chmod(0o755)
     monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
     monkeypatch.syspath_prepend(str(modules))
-    item = only(pdfs.scanned(tmp_path / "scan.pdf"), ocr="on", timeout=2, timeout_per_page=0, timeout_per_ocr_page=0)
+    item = only(pdfs.scanned(tmp_path / "scan.pdf"), ocr="on", timeout=1, timeout_per_page=0, timeout_per_ocr_page=0)
     assert isinstance(item, Failure)
-    assert "scan.pdf took longer than 2 s" in item.reason
+    assert "scan.pdf took longer than 1 s" in item.reason
     pid = int((tmp_path / "pid").read_text())
     deadline = time.monotonic() + 5
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:

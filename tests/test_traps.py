@@ -18,7 +18,7 @@ from tests.test_cli_process import environment
 
 TESTS = Path(__file__).parent
 posix = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="makes pipes and sockets")
-TIMEOUT = 4
+TIMEOUT = 3
 GOOD = ("a-first-good-note.md", "z-last-good-paper.pdf")
 RECORDS = "records.jsonl"
 

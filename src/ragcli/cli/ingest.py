@@ -92,7 +92,9 @@ def ingest(
     ] = None,
     parse_timeout: Annotated[
         float | None,
-        typer.Option("--parse-timeout", metavar="SECONDS", help="Give a document up after so long (60)."),
+        typer.Option(
+            "--parse-timeout", metavar="SECONDS", help="Give a document up after so long, and 1 s a page (60)."
+        ),
     ] = None,
     chunk_size: ChunkSize = None,
     overlap: Overlap = None,

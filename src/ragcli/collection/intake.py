@@ -202,7 +202,7 @@ class Intake:
         if same and content in (None, file.hash):
             return file
         self.warnings.append(Failure(clean(file.source), "changed while it was read; the next ingest reads it again"))
-        return replace(file, hash=None, size=-1)  # a size that no file has: its times alone would prove nothing
+        return replace(file, hash=None)
 
     def _finish(
         self,

@@ -22,6 +22,7 @@ from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_go
 from ragcli.collection.generation import now
 from ragcli.collection.seals import reseal_file
 from ragcli.collection.store import transaction
+from ragcli.documents.read import kind_of
 from ragcli.records import Failure
 
 if TYPE_CHECKING:
@@ -119,6 +120,11 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
         state = path.stat()
         if not stat.S_ISREG(state.st_mode):
             return SourceFile(str(path), source, None, 0, 0, 0, engine), "it is not a regular file"
+        if state.st_size > options.memory_limit and kind_of(path) != "jsonl":
+            # Not even hashed: a file of holes costs nothing to make and hours to read.
+            size, most = (number / 1e9 for number in (state.st_size, options.memory_limit))
+            complaint = f"it has {size:,.1f} GB, and a file may have {most:,.1f} GB; split it"
+            return SourceFile(str(path), source, None, 0, 0, 0, engine), complaint
         seen = stamp_of(state)
         # A file that was taken in by half has times and no hash: they say nothing about the other half.
         whole = known if known is not None and known.content is not None else None
