@@ -171,8 +171,10 @@ def test_a_link_to_a_pipe_is_neither_taken_in_nor_waited_for(copied: Path, tmp_p
     assert main(["ingest", "notes", "-c", "other", "--encoder", "none", "--json"]) == 0
 
 
-@pytest.mark.parametrize("file", [".managed.json", "seal.json", "meta.json"])
-@pytest.mark.parametrize("name", ["../../../victim", "{absolute}"])
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [(".managed.json", "../../../victim"), (".managed.json", "{absolute}"), ("seal.json", "../x"), ("meta.json", "/x")],
+)
 def test_the_word_index_removes_and_reads_nothing_but_its_own_files(
     copied: Path,
     tmp_path: Path,
