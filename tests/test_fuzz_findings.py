@@ -43,6 +43,7 @@ FOUND: dict[str, tuple[bytes, ...]] = {
         "<meta name=date content=²⁰²¹>x".encode(),
     ),
     "jsonl": (
+        b'{"text":"t"}\x1d\n',
         b'{"text":"x","tags":"\\ude00"}',
         b'{"text":"x","\\ud800":1}',
         b'{"text":"x","authors":["\\u0000"]}',

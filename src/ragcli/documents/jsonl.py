@@ -40,7 +40,7 @@ def numbered_records(lines: Iterable[bytes], name: str, first: int) -> Iterator[
 def _document(line: bytes, name: str, number: int) -> Document | Failure:
     where = f"{name}:{number}"
     try:
-        record = json.loads(line.decode("utf-8").rstrip())
+        record = json.loads(line.decode("utf-8").rstrip(" \t\r\n"))
     except UnicodeDecodeError as error:
         return Failure(where, f"{name}, line {number}: byte {error.start + 1} is not UTF-8.")
     except (ValueError, RecursionError) as error:
