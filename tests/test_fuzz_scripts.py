@@ -97,6 +97,16 @@ def test_of_every_kind_of_finding_the_shortest_input_is_kept(tmp_path: Path) -> 
     assert (tmp_path / f"html-{same}.input").read_bytes() == b"short"
 
 
+def test_a_kind_of_finding_is_told_of_in_every_run_and_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        findings = Findings("html", tmp_path)
+        findings.note(b"some input", Broken("a promise"))
+        findings.note(b"some other", Broken("a promise"))
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 1
+        assert told[0].startswith(f"FINDING html-{kind_of(Broken('a promise'))}.input Broken: ")
+
+
 def test_one_input_can_be_looked_at_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "page.html"
     file.write_bytes(b"<p>fine")

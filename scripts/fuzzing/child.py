@@ -68,20 +68,21 @@ class Findings:
     def __init__(self, target: str, folder: Path) -> None:
         self._target = target
         self._folder = folder
+        self._told: set[str] = set()
         self._sizes = {path.stem: path.stat().st_size for path in folder.glob(f"{target}-*.input")}
 
     def note(self, data: bytes, error: BaseException) -> None:
-        """Keeps the input unless a shorter one of its kind is there."""
+        """Tells of a kind of finding once, and keeps the input unless a shorter one of its kind is there."""
         name = f"{self._target}-{kind_of(error)}"
+        if name not in self._told:
+            self._told.add(name)
+            print(f"FINDING {name}.input {type(error).__name__}: {str(error)[:200]!a}", file=sys.stderr, flush=True)
         if name in self._sizes and self._sizes[name] <= len(data):
             return
-        new = name not in self._sizes
         self._sizes[name] = len(data)
         (self._folder / f"{name}.input").write_bytes(data)
         story = "".join(traceback.format_exception(error))
         (self._folder / f"{name}.txt").write_text(story, encoding="utf-8", errors="backslashreplace")
-        if new:
-            print(f"FINDING {name}: {type(error).__name__}: {str(error)[:200]!a}", file=sys.stderr, flush=True)
 
 
 def kind_of(error: BaseException) -> str:

@@ -34,6 +34,7 @@ _STUCK = 300
 """Seconds after which libFuzzer ends the process. It goes by the clock, which on a busy machine says little about an
 input; the process itself goes by what it computed, and is stricter."""
 _STATUS = re.compile(r"^#(\d+)\s.*?\bcov: (\d+)", re.MULTILINE)
+_FINDING = re.compile(r"^FINDING (\S+)", re.MULTILINE)
 _ARTIFACT = re.compile(r"Test unit written to (\S+)")
 _FEWEST_SECONDS = 3
 """With less time left, another process isn't started: it would hardly have loaded the libraries."""
@@ -101,7 +102,6 @@ def fuzz(target: Target, seconds: int, out: Path) -> Tally:
     seeds.mkdir()
     for number, seed in enumerate(SEEDS[target.name]()):
         (seeds / f"{number:03}").write_bytes(seed)
-    before = kept(findings, target)
     log, current = scratch / "log", scratch / CURRENT
     started = time.monotonic()
     try:
@@ -115,21 +115,18 @@ def fuzz(target: Target, seconds: int, out: Path) -> Tally:
                     raise SystemExit(f"{target.name} could not be started ({code}):\n{told[-2000:]}")
                 # Ended from outside, as for want of memory: libFuzzer had no time to say at which input.
                 tally.crashes += 1
-                shutil.copy(current, findings / f"{target.name}-lost-{_digest(current)}")
+                lost = f"{target.name}-lost-{_digest(current)}"
+                shutil.copy(current, findings / lost)
+                tally.findings.append(lost)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     tally.seconds = round(time.monotonic() - started, 1)
-    tally.findings = sorted(kept(findings, target) - before)
+    tally.findings = sorted(set(tally.findings))
     return tally
 
 
 def _digest(file: Path) -> str:
     return hashlib.blake2b(file.read_bytes(), digest_size=4).hexdigest()
-
-
-def kept(findings: Path, target: Target) -> set[str]:
-    """The inputs that are findings of a target."""
-    return {path.name for path in findings.glob(f"{target.name}-*") if path.suffix != ".txt"}
 
 
 def _process(target: Target, inputs: tuple[Path, Path], findings: Path, scratch: Path, log: Path, seconds: int) -> int:
@@ -154,7 +151,9 @@ def _count(tally: Tally, log: str) -> None:
     tally.executions += max((runs for runs, _ in statuses), default=0)
     tally.paths = max((paths for _, paths in statuses), default=tally.paths)
     tally.first_paths = tally.first_paths or next((paths for _, paths in statuses), 0)
-    tally.crashes += len(_ARTIFACT.findall(log))
+    artifacts = [Path(name).name for name in _ARTIFACT.findall(log)]
+    tally.crashes += len(artifacts)
+    tally.findings += [*artifacts, *_FINDING.findall(log)]
 
 
 def table(tallies: list[Tally]) -> str:
