@@ -111,6 +111,13 @@ def test_a_deleted_collection_leaves_nothing_behind(tmp_path: Path) -> None:
         collection.info()
 
 
+def test_what_a_killed_deletion_left_is_swept_by_the_next_ingest_of_another_collection(tmp_path: Path) -> None:
+    other = new_collection(tmp_path, "other")
+    new_collection(tmp_path, "old").path.rename(tmp_path / "data" / ".trash-0123")
+    take_in_records(other, {"id": "a", "text": "one"})
+    assert [path.name for path in (tmp_path / "data").iterdir()] == ["other"]
+
+
 def test_what_a_killed_deletion_left_is_swept_by_the_next_creation(tmp_path: Path) -> None:
     data = tmp_path / "data"
     new_collection(tmp_path, "old").path.rename(data / ".trash-0123")

@@ -20,6 +20,7 @@ from ragcli.collection.events import Listener, PhaseStarted
 from ragcli.collection.generation import BUILDING, edition_name, find_generation, now, successor, write_generation
 from ragcli.collection.housekeeping import next_edition, remove_old_files
 from ragcli.collection.manifest import write_manifest
+from ragcli.collection.names import sweep
 from ragcli.collection.rowfiles import STEMS, DamagedRow, RowFiles, Segment
 from ragcli.collection.schema import DIGEST
 from ragcli.collection.sieves import make_sieves
@@ -52,9 +53,10 @@ def finish(writer: Writer, listener: Listener) -> None:
 
 
 def tidy(writer: Writer) -> None:
-    """Write the manifest and remove files that no generation names."""
+    """Write the manifest and remove what nobody needs: files that no generation names, and dead collections."""
     write_manifest(writer.folder, writer.connection, writer.record)
     remove_old_files(writer.folder, writer.record, find_generation(writer.connection, BUILDING))
+    sweep(writer.folder.parent)
 
 
 def refit(writer: Writer) -> None:
