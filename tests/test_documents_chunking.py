@@ -20,6 +20,8 @@ PIECES = (
     *("👩‍👩‍👧‍👦", "👍🏽", "🇩🇪", "🇫🇷", "한국", "\u1100\u1161\u11a8", "क्षि", "。", "日本", "\r\n", "0", "e.g. "),
 )
 TEXTS = st.lists(st.sampled_from(PIECES), max_size=400).map("".join)
+PILES = ("\u1160" * 70, "\u0301" * 70, "\t" * 90, " \u1160", " \u0301", "\t\u200d", "x\u200d" * 50, "🇩🇪" * 40, "\u1160")
+HOSTILE_TEXTS = st.lists(st.sampled_from((*PIECES, *PILES)), max_size=60).map("".join)
 
 
 def document(text: str, **fields: object) -> Document:
@@ -61,7 +63,7 @@ def test_no_cut_goes_through_what_a_reader_sees_as_one_character(text: str, size
 @st.composite
 def structured(draw: st.DrawFn) -> Document:
     """A document with pages, headings and fences anywhere, as readers of any format could give them."""
-    text = draw(TEXTS)
+    text = draw(TEXTS | HOSTILE_TEXTS)
     places = st.integers(0, max(0, len(text) - 1))
     cuts = sorted(draw(st.lists(places, max_size=5)))
     pages = tuple(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scripts.fuzzing.checks import check_document
+from scripts.fuzzing.checks import check_chunks, check_document
 from scripts.fuzzing.seeds import pdf_file, stream
 from scripts.fuzzing.targets import CHECKS
 
@@ -145,6 +145,14 @@ def test_a_large_configuration_made_to_be_slow_is_told_of_at_once(tmp_path: Path
     with pytest.raises(ConfigError, match="a is not a key"):
         load_config(file)
     assert time.perf_counter() - start < 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["x" * 55 + "-" + "\t" * 350 + "\u0301y", "\u1160" * 70 + " ", "ߞ" + "\u1160" * 49 + " " + "\u1160" * 80],
+)
+def test_no_chunk_is_blank_or_swollen_where_blank_space_meets_what_cannot_be_cut(text: str) -> None:
+    check_chunks(Document(text=text, kind="text"), [(50, 0), (60, 12)])
 
 
 PILES = {

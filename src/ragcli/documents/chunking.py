@@ -129,8 +129,10 @@ def _blank_from(text: str, place: int) -> int:
 
 
 def _absorbed(text: str, place: int) -> int:
-    """The place, moved past blank space, which belongs to the chunk that it ends."""
-    return boundary_after(text, _blank_from(text, place))
+    """The place, moved past blank space, which belongs to the chunk that it ends; a mark keeps its own."""
+    place = boundary_after(text, place)
+    end = _blank_from(text, place)
+    return end if end == place or is_boundary(text, end) else end - 1
 
 
 def _last(pattern: re.Pattern[str], text: str, least: int, limit: int, fences: Sequence[tuple[int, int]]) -> int | None:
