@@ -478,6 +478,10 @@ def test_the_commands_move_a_collection_through_a_file_or_a_pipe(
     assert run(data, "export", "papers", str(target))[0] == 3
     assert json.loads(run(data, "export", "papers", str(target), "--force", "--json")[1])["bytes"] == len(before)
     assert path.read_bytes() == before
+    os.mkfifo(target / "pipe")
+    code, _, err = run(data, "export", "papers", str(target / "pipe"), "--force")
+    assert (code, b"is not a file" in err) == (3, True)
+    assert (target / "pipe").is_fifo()
     assert run(data, "export", "papers", "-")[1] == before
     assert run(data, "export", "papers", "-", "--json")[0] == 2
     assert json.loads(run(other, "import", str(path), "--json")[1])["documents"] == 22

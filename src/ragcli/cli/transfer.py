@@ -101,6 +101,9 @@ def _out(place: Path | None, *, force: bool) -> Iterator[IO[bytes]]:
     if place is None:
         yield sys.stdout.buffer
         return
+    # A file is put there whole, by renaming; a pipe or a device would be lost to it.
+    if place.exists() and not place.is_file():
+        raise InputError(f"{place} is not a file; - writes the archive to stdout, for a pipe or a device.")
     try:
         with new_file(place, replace=force) as stream:
             yield stream
