@@ -54,6 +54,25 @@ def test_a_reader_that_leaves_early_is_no_error(data: Path) -> None:
             assert errors == b""
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_stream_that_the_caller_closed_is_no_error(data: Path, tmp_path: Path, closed: str) -> None:
+    (tmp_path / "note.md").write_text("Energy is kept.\n")
+    for number, words in enumerate(("query energy --json", f"ingest '{tmp_path}' -c new --encoder none", "query -")):
+        done = subprocess.run(
+            ["sh", "-c", f"exec '{sys.executable}' -m ragcli {words} {closed}"],
+            input="energy",
+            capture_output=True,
+            text=True,
+            env=environment(data if number != 1 else tmp_path / "data"),
+            timeout=60,
+            check=False,
+        )
+        no_question = number == 2 and "<" in closed
+        assert done.returncode == (2 if no_question else 0), done.stderr
+        assert "Traceback" not in done.stderr
+        assert bool(done.stdout) == (">" not in closed.replace("2>", "") and not no_question)
+
+
 def test_help_that_nobody_reads_is_no_error(data: Path) -> None:
     for arguments in ([], ["--help"], ["query", "--help"], ["--version"]):
         reader, writer = os.pipe()

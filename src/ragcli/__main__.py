@@ -26,11 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and give its exit code. `arguments` are those of the process unless given."""
     # The products here are small, and on a busy machine numpy's threads wait for each other longer than they compute.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    terminal.prepare_streams()
     if arguments is None:
+        terminal.open_closed_streams()
         # What is written here holds people's documents, or what is done with them: it is for the user alone.
         os.umask(0o077)
         end_as_by_ctrl_c()
+    terminal.prepare_streams()
     try:
         code = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()

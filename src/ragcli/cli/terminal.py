@@ -147,6 +147,19 @@ def note(sentence: str) -> None:
         print(f"{PROGRAM}: {safe_line(sentence)}", file=sys.stderr, flush=True)  # noqa: T201
 
 
+def open_closed_streams() -> None:
+    """Put nothing in the place of the streams that the caller has closed (`>&-`).
+
+    Python has None for such a stream. Worse, the next file opened gets its number, and what a library writes to
+    stdout or stderr goes into that file, be it a collection's.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nothing = open(os.devnull, mode, encoding="utf-8")  # noqa: PTH123, SIM115
+            os.set_inheritable(nothing.fileno(), True)
+            setattr(sys, name, nothing)
+
+
 def prepare_streams() -> None:
     """Make stdout and stderr take any text, whatever the locale: what can't be encoded is shown as `?`."""
     for stream in (sys.stdout, sys.stderr):
