@@ -129,7 +129,8 @@ def write_records(folder: Path, records: list[dict[str, str]]) -> None:
 
 
 # Counted moments: writes, syncs, commits, renames and removals. There are about 210 here.
-@pytest.mark.parametrize("last", [2, 120, 190])
+# `test_torture` kills at the system calls themselves, wherever the system allows that; this one does so everywhere.
+@pytest.mark.parametrize("last", [120])
 def test_an_ingest_killed_at_any_moment_is_whole_and_is_finished_by_the_next(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
     before = all_texts(collection)
@@ -156,7 +157,7 @@ def chunks_of(collection: Collection) -> list:
         return list(snapshot.chunks(numbers.tolist()).values())
 
 
-@pytest.mark.parametrize("last", [60, 200])
+@pytest.mark.parametrize("last", [200])
 def test_a_reindex_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
     texts = all_texts(collection)
@@ -171,7 +172,7 @@ def test_a_reindex_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path
     assert max(len(chunk.text) for chunk in chunks_of(collection)) <= 300
 
 
-@pytest.mark.parametrize("last", [1, 2, 3])
+@pytest.mark.parametrize("last", [2])
 def test_a_deletion_killed_at_any_moment_leaves_all_or_nothing(tmp_path: Path, last: int) -> None:
     collection = new_collection(tmp_path)
     take_in_records(collection, {"id": "a", "text": "one"})
@@ -183,7 +184,7 @@ def test_a_deletion_killed_at_any_moment_leaves_all_or_nothing(tmp_path: Path, l
             collection.info()
 
 
-@pytest.mark.parametrize("last", [1, 2])
+@pytest.mark.parametrize("last", [2])
 def test_a_renaming_killed_at_any_moment_leaves_one_name(tmp_path: Path, last: int) -> None:
     take_in_records(new_collection(tmp_path), {"id": "a", "text": "one"})
     run_child(tmp_path / "data", tmp_path, "rename", last)
