@@ -19,6 +19,7 @@ from tests.collection_support import (
     write_files,
 )
 
+from ragcli.__main__ import main
 from ragcli.collection import Collection, repair
 from ragcli.errors import CollectionError, RagcliError
 from ragcli.retrieval.grep import GrepRequest, grep
@@ -119,6 +120,37 @@ def test_a_short_or_missing_array_is_found_and_rebuilt(collection: Collection, n
     repair(collection, HashEncoder)
     assert collection.verify() == ()
     assert answers(collection) == before
+
+
+@pytest.mark.parametrize("name", ["lexical", "tfidf*/terms.i64", "tfidf*/about.json"])
+def test_what_a_reader_says_of_damage_names_the_command_that_mends_it(
+    collection: Collection, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def call(*words: str) -> tuple[int, str]:
+        code = main([*words, "--data-dir", str(collection.path.parent)])
+        return code, capsys.readouterr().err
+
+    (place,) = collection.path.glob(name)
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.write_bytes(place.read_bytes()[:3])
+    question = ("query", "replaced", "--pipeline", "bm25")
+    code, told = call(*question)
+    assert code == 3
+    assert "`ragcli collections verify --repair`" in told
+    assert call("collections", "verify", "--repair") == (0, "")
+    assert call(*question)[0] == 0
+
+
+def test_a_folder_without_its_store_is_told_from_a_collection(collection: Collection) -> None:
+    (collection.path / "store.db").unlink()
+    data = collection.path.parent
+    with pytest.raises(CollectionError, match="is in the way: it is no collection"):
+        Collection.create(data, collection.path.name)
+    other = Collection.create(data, "other")
+    with pytest.raises(CollectionError, match="is in the way"):
+        other.rename(collection.path.name)
 
 
 def test_a_damaged_lexical_index_is_found_and_rebuilt(collection: Collection) -> None:

@@ -17,7 +17,7 @@ from ragcli.collection.catalogue import StoredFailure, all_failures
 from ragcli.collection.generation import CURRENT, NO_ENCODER, first_generation, read_generation, write_generation
 from ragcli.collection.lock import make_lock_files, writer_lock
 from ragcli.collection.manifest import write_manifest
-from ragcli.collection.names import check_name, discard, draft_folder, list_collections, publish, sweep
+from ragcli.collection.names import check_name, discard, draft_folder, list_collections, name_taken, publish, sweep
 from ragcli.collection.snapshot import Snapshot
 from ragcli.collection.store import create_store, explained, open_for_reading, transaction
 from ragcli.errors import CollectionError, MissingCollection, UsageError
@@ -162,7 +162,7 @@ class Collection:
         target = self.path.with_name(new)
         with writer_lock(self.path, wait=wait, notify=notify), explained(self.path):
             if target.exists():
-                raise CollectionError(f"There is a collection '{new}' in {self.path.parent} already.")
+                raise name_taken(self.path.parent, new)
             publish(self.path, self.path.parent, new)
         return Collection(target)
 

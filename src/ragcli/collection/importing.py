@@ -21,7 +21,7 @@ from ragcli.collection.collection import Collection, check_settings
 from ragcli.collection.exporting import Transfer, Watcher, counter, ignore_progress
 from ragcli.collection.lock import make_lock_files
 from ragcli.collection.manifest import write_manifest
-from ragcli.collection.names import check_name, draft_folder, fsync_folder, publish
+from ragcli.collection.names import check_name, draft_folder, fsync_folder, name_taken, publish
 from ragcli.collection.repairing import build_lexical
 from ragcli.collection.schema import FORMAT
 from ragcli.collection.store import memory_store, open_for_writing
@@ -54,9 +54,7 @@ def import_collection(
             raise InputError(f"{called} is damaged: {error} Nothing was imported.") from None
         raise
     if os.path.lexists(data_dir / target):
-        raise CollectionError(
-            f"There is a collection '{target}' in {data_dir} already; give the imported one another name with --name."
-        )
+        raise name_taken(data_dir, target, "; give the imported one another name with --name")
     with draft_folder(data_dir, target) as folder, _explained(data_dir, called):
         _check_room(folder, label)
         _take_members(reader, folder, label, watch)

@@ -90,6 +90,16 @@ def _new_folder(data_dir: Path, name: str) -> Path:
     return folder
 
 
+def name_taken(data_dir: Path, name: str, hint: str = "") -> CollectionError:
+    """The error for a name that has a folder already. `hint` tells what else to call it, and how."""
+    if not (data_dir / name / STORE).is_file():
+        # Not in the list of collections, and `delete` does not know it.
+        return CollectionError(
+            f"{data_dir / name} is in the way: it is no collection, or has lost its {STORE}. Move it away or remove it."
+        )
+    return CollectionError(f"There is a collection '{name}' in {data_dir} already{hint}.")
+
+
 def publish(folder: Path, data_dir: Path, name: str) -> None:
     """Make a draft the collection of that name, in one rename. CollectionError if there is one already."""
     fsync_folder(folder)
@@ -97,7 +107,7 @@ def publish(folder: Path, data_dir: Path, name: str) -> None:
         folder.rename(data_dir / name)
     except OSError as error:
         if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):
-            raise CollectionError(f"There is a collection '{name}' in {data_dir} already.") from error
+            raise name_taken(data_dir, name) from error
         raise
     fsync_folder(data_dir)
 

@@ -88,7 +88,7 @@ def _check_length(path: Path, have: int, need: int) -> None:
     if have < need:
         raise CollectionError(
             f"{path} is damaged: it should have {need:,} bytes and has {have:,}. "
-            "`ragcli collections verify` says what else is, `ragcli reindex` builds it anew."
+            "`ragcli collections verify --repair` builds it anew."
         )
 
 
@@ -113,7 +113,7 @@ class RowWriter:
             if have < keep:
                 raise CollectionError(
                     f"{path} is damaged: it should have at least {keep:,} bytes and has {have:,}. "
-                    "`ragcli reindex` builds it anew."
+                    "`ragcli collections verify --repair` builds it anew."
                 )
             if have > keep:
                 self._file.truncate(keep)

@@ -324,13 +324,16 @@ def _sound(folder: Path) -> Iterator[None]:
             ) from error
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise CollectionError(
-            f"The word index in {folder} cannot be used ({reason}); `ragcli reindex` builds it anew."
+            f"The word index in {folder} cannot be used ({reason});"
+            " `ragcli collections verify --repair` builds it anew."
         ) from error
     except BaseException as error:
         # A Rust panic arrives as an exception that is not an Exception.
         if type(error).__name__ != "PanicException":
             raise
-        raise CollectionError(f"The word index in {folder} is damaged; `ragcli reindex` builds it anew.") from error
+        raise CollectionError(
+            f"The word index in {folder} is damaged; `ragcli collections verify --repair` builds it anew."
+        ) from error
 
 
 def _is_about(error: Exception, words: Sequence[str]) -> bool:

@@ -133,7 +133,7 @@ class TfidfReader:
             raise CollectionError(f"Cannot read the TF-IDF index in {folder}: {error.strerror or error}.") from error
         except (ValueError, KeyError, TypeError):
             raise CollectionError(
-                f"The TF-IDF index in {folder} is damaged; `ragcli reindex` builds it anew."
+                f"The TF-IDF index in {folder} is damaged; `ragcli collections verify --repair` builds it anew."
             ) from None
         self.folder = folder
         self.size = rows
@@ -238,4 +238,6 @@ class TfidfReader:
 
 
 def _damaged(folder: Path) -> CollectionError:
-    return CollectionError(f"The TF-IDF index in {folder} is damaged; `ragcli reindex` builds it anew.")
+    return CollectionError(
+        f"The TF-IDF index in {folder} is damaged; `ragcli collections verify --repair` builds it anew."
+    )
