@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from pathlib import Path
 
 import numpy as np
@@ -342,6 +343,10 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyt
     assert [each.name for each in tmp_path.iterdir()] == ["out"]
     with pytest.raises(InputError, match="cannot be written"):
         write_whole(tmp_path / "no" / "out", "new")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="not a file"):
+        write_whole(tmp_path / "pipe", "new")
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_several_runs_get_a_file_each(tmp_path: Path) -> None:

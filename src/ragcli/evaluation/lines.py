@@ -76,6 +76,9 @@ def write_whole(path: Path, data: str | bytes) -> None:
     content = data.encode("utf-8") if isinstance(data, str) else data
     place = path.resolve()
     temporary: str | None = None
+    # The renaming below would put a file in the place of a device or a pipe.
+    if place.exists() and not place.is_file():
+        raise InputError(f"{path} cannot be written: it is not a file.")
     try:
         descriptor, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")
         with os.fdopen(descriptor, "wb") as file:
