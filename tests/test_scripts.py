@@ -30,7 +30,7 @@ def program(folder: Path, name: str, body: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("name", ["scripts/demo", "scripts/test", "scripts/fuzz", ".ci/run"])
+@pytest.mark.parametrize("name", ["scripts/demo", "scripts/test", "scripts/fuzz", "scripts/torture", ".ci/run"])
 def test_a_script_can_be_run_and_parses(name: str) -> None:
     assert os.access(ROOT / name, os.X_OK)
     shell_name = (ROOT / name).read_text(encoding="utf-8").splitlines()[0].split()[-1].rsplit("/", 1)[-1]

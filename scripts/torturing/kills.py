@@ -27,16 +27,12 @@ from scripts.torturing.material import (
     State,
     committed_inputs,
     differences,
-    ingest_call,
     lost_documents,
     state,
     strays,
     watch_commits,
-    write_first,
-    write_first_records,
-    write_second,
-    write_second_records,
 )
+from scripts.torturing.scenes import Scene
 
 import ragcli.collection.assembly
 import ragcli.collection.finish
@@ -48,25 +44,6 @@ Fault = Literal["kill", "tear", "full", "fail"]
 """Killed before a call, or in the middle of a write; the disk full from a call on; a call that fails once."""
 
 _LONG_AGO: Final = 7200
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """One command on the collection in `data`. `small` makes it do what it does with large collections.
-
-    `damaged` says that the collection is so from the start, and the command is to mend it. `tidy` is what clears away
-    what the command has left, where that is not the same command again. `readers` says that
-    documents are parsed in processes of their own, as they always are; the others parse them here, which is the same
-    to the collection and saves a new interpreter for every fault.
-    """
-
-    name: str
-    data: Path
-    call: tuple[str, ...]
-    small: bool = False
-    damaged: bool = False
-    readers: bool = False
-    tidy: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,67 +78,15 @@ class Tally:
     bugs: list[str] = field(default_factory=list)
 
 
-def run(
-    work: Path,
-    model: Path,
-    encoder: CountingEncoder,
-    kills: int,
-    faults: int,
-    seed: int,
-    processes: int,
-    told: Callable[[str], None],
-    only: Sequence[str] = (),
-) -> list[dict[str, Any]]:
-    """So many kills and other faults, in some processes at once; tallies by scene and kind of fault, as dicts.
-
-    `only` names the scenes to play; without it, all are.
-    """
-    stage = Stage(work / "kills", model, encoder)
-    scenes = [make() for name, make in stage.scenes().items() if not only or name in only]
-    jobs = stage.jobs(scenes, ("kill", "tear"), kills, seed) + stage.jobs(scenes, ("full", "fail"), faults, seed)
-
-    def part(number: int) -> list[dict[str, Any]]:
-        stage.data = work / "kills" / f"now{number}"
-        return [asdict(tally) for tally in stage.play(jobs[number::processes], told)]
-
-    sums: dict[tuple[str, str], dict[str, Any]] = {}
-    for counted in (tally for tallies in in_children(processes, part, 24 * 3600) for tally in tallies):
-        key = counted["scene"], counted["fault"]
-        mine = sums.setdefault(key, counted | {"tried": 0, "missed": 0, "documents_lost": 0, "wrong": [], "bugs": []})
-        for name in ("tried", "missed", "documents_lost", "wrong", "bugs"):
-            mine[name] += counted[name]
-    return list(sums.values())
-
-
 class Stage:
     """Where scenes are played: below `work`, with a model that is loaded already."""
 
-    def __init__(self, work: Path, model: Path, encoder: CountingEncoder) -> None:
+    def __init__(self, work: Path, encoder: CountingEncoder) -> None:
         self.data = work / "now"
-        self._work = work
-        self._model = str(model)
         self._encoder = encoder
         self._temporary = work / "tmp"
         self._temporary.mkdir(parents=True, exist_ok=True)
         self._courses: dict[str, Course] = {}
-
-    def scenes(self) -> dict[str, Callable[[], Scene]]:
-        """All scenes by name, each made when it is called."""
-        return {
-            "create and ingest": lambda: self._of_folder("create and ingest", write_first, lambda _: None),
-            "ingest": lambda: self._of_folder("ingest", write_first, write_second),
-            "ingest and prune": lambda: self._of_folder(
-                "ingest and prune", write_first_records, write_second_records, "--prune", small=True
-            ),
-            "reindex": lambda: self._of_collection(
-                "reindex", "reindex", "-c", NAME, "--chunk-size", "300", "--overlap", "30", "--json", small=True
-            ),
-            "rename": lambda: self._of_collection("rename", "collections", "rename", NAME, "articles"),
-            "delete": lambda: self._of_collection("delete", "collections", "delete", NAME, "--yes", tidied=True),
-            "repair": lambda: self._of_collection(
-                "repair", "collections", "verify", NAME, "--repair", "--json", damaged=True, tidied=True
-            ),
-        }
 
     def jobs(self, scenes: Sequence[Scene], faults: Sequence[Fault], most: int, seed: int) -> list[Job]:
         """So many faults at most, the same number for all scenes, and evenly over all calls of each."""
@@ -190,7 +115,7 @@ class Stage:
             states, inputs = value_of(in_child(lambda: self._watch(scene)))
             self._reset(scene)
             gate = Gate(str(self.data))
-            done = value_of(in_child(lambda: self._run(scene), gate))
+            done = value_of(in_child(lambda: self.act(scene), gate))
             if done["code"]:
                 raise RuntimeError(f"{scene.name} fails undisturbed: {done['err']}")
             self._courses[scene.name] = Course(states, set(inputs), gate.points)
@@ -212,7 +137,7 @@ class Stage:
         scene, course = job.scene, self.course(job.scene)
         self._reset(scene)
         gate = Gate(str(self.data), _decider(job, str(self.data)))
-        ending = in_child(lambda: self._run(scene), gate)
+        ending = in_child(lambda: self.act(scene), gate)
         tally.tried += 1
         if len(gate.points) < job.at:
             tally.missed += 1
@@ -225,17 +150,17 @@ class Stage:
             tally.bugs.append(f"the command {ending.failure}")
         elif ending.value["bug"]:
             tally.bugs.append(ending.value["err"])
-        found = in_child(lambda: self._examine(scene))
+        found = in_child(lambda: self.examine(scene))
         if found.failure:
             tally.bugs.append(f"the commands after it {found.failure}")
             return
         where = f" ({gate.points[job.at - 1]})" if len(gate.points) >= job.at else ""
-        self._judge(scene, course, found.value, tally, where)
+        self.judge(scene, course, found.value, tally, where)
         told_done = job.fault in ("full", "fail") and not ending.failure and ending.value["code"] == 0
         if told_done and differences(found.value["found"], course.states[-1:]):
             tally.wrong.append(f"it said that all was done and it was not{where}")
 
-    def _judge(self, scene: Scene, course: Course, seen: dict[str, Any], tally: Tally, where: str) -> None:
+    def judge(self, scene: Scene, course: Course, seen: dict[str, Any], tally: Tally, where: str) -> None:
         final = course.states[-1:]
         wrong: list[str] = []
         if not scene.damaged:
@@ -261,7 +186,7 @@ class Stage:
         if seen["again"]["bug"]:
             tally.bugs.append(seen["again"]["err"] + where)
 
-    def _run(self, scene: Scene) -> dict[str, Any]:
+    def act(self, scene: Scene) -> dict[str, Any]:
         """The scene's command, in a child."""
         self._settle_in(scene)
         embedded = self._encoder.embedded
@@ -284,9 +209,9 @@ class Stage:
         final = state(self.data)
         if final in states:
             states.remove(final)
-        return [*states, final], sorted(committed_inputs(self.data))
+        return [*states, final], sorted(committed_inputs(self.data) if scene.embeds else ())
 
-    def _examine(self, scene: Scene) -> dict[str, Any]:
+    def examine(self, scene: Scene) -> dict[str, Any]:
         """What is left of the collection after a fault, and what the command makes of it, in a child."""
         self._settle_in(scene)
         for entry in self.data.glob(".new-*"):
@@ -294,8 +219,9 @@ class Stage:
             os.utime(entry, times=(time.time() - _LONG_AGO,) * 2)
         seen: dict[str, Any] = {"problems": _problems(self.data), "found": state(self.data)}
         seen["committed"] = [] if scene.damaged else sorted(committed_inputs(self.data))
-        seen["was_done"] = scene.call[0] == "collections" and NAME not in list_collections(self.data)
-        seen["again"] = self._run(scene)
+        there = NAME in list_collections(self.data)
+        seen["was_done"] = there if scene.call[1] == "import" else scene.call[0] == "collections" and not there
+        seen["again"] = self.act(scene)
         seen["embedded"] = seen["again"]["embedded"]
         seen |= {"problems_after": _problems(self.data), "final": state(self.data)}
         if scene.tidy:
@@ -318,50 +244,31 @@ class Stage:
         shutil.rmtree(self.data, ignore_errors=True)
         shutil.copytree(scene.data, self.data)
 
-    def _collection(self, name: str, first: Callable[[Path], None] = write_first) -> Path:
-        """A data directory with the collection in its first state."""
-        folder = self._work / name
-        first(folder / "in")
-        (folder / "data").mkdir()
 
-        def make() -> None:
-            os.environ["RAGCLI_DATA_DIR"] = str(folder / "data")
-            answer = command(*ingest_call(folder / "in", self._model))
-            if answer.code:
-                raise RuntimeError(answer.err)
+def run(
+    stage: Stage,
+    scenes: Sequence[Scene],
+    kills: int,
+    faults: int,
+    seed: int,
+    processes: int,
+    told: Callable[[str], None],
+) -> list[dict[str, Any]]:
+    """So many kills and other faults, in some processes at once; tallies by scene and kind of fault, as dicts."""
+    jobs = stage.jobs(scenes, ("kill", "tear"), kills, seed) + stage.jobs(scenes, ("full", "fail"), faults, seed)
+    folder = stage.data
 
-        value_of(in_child(make))
-        return folder / "data"
+    def part(number: int) -> list[dict[str, Any]]:
+        stage.data = folder.with_name(f"now{number}")
+        return [asdict(tally) for tally in stage.play(jobs[number::processes], told)]
 
-    def _of_collection(
-        self, name: str, *call: str, small: bool = False, damaged: bool = False, tidied: bool = False
-    ) -> Scene:
-        """A scene that needs nothing but the collection."""
-        data = self._collection(name)
-        if damaged:
-            _damage(data / NAME)
-        tidy = tuple(ingest_call(data.parent / "in", self._model)) if tidied else ()
-        return Scene(name, data, call, small=small, damaged=damaged, tidy=tidy)
-
-    def _of_folder(
-        self,
-        name: str,
-        first: Callable[[Path], None],
-        then: Callable[[Path], None],
-        *more: str,
-        small: bool = False,
-    ) -> Scene:
-        """A scene that ingests a folder, which has changed since the collection was made of it."""
-        folder = name.replace(" ", "-")
-        if name.startswith("create"):
-            data = self._work / folder / "data"
-            data.mkdir(parents=True)
-            first(self._work / folder / "in")
-        else:
-            data = self._collection(folder, first)
-        then(self._work / folder / "in")
-        call = ingest_call(self._work / folder / "in", self._model, *more)
-        return Scene(name, data, tuple(call), small=small, readers=not small)
+    sums: dict[tuple[str, str], dict[str, Any]] = {}
+    for counted in (tally for tallies in in_children(processes, part, 24 * 3600) for tally in tallies):
+        key = counted["scene"], counted["fault"]
+        mine = sums.setdefault(key, counted | {"tried": 0, "missed": 0, "documents_lost": 0, "wrong": [], "bugs": []})
+        for name in ("tried", "missed", "documents_lost", "wrong", "bugs"):
+            mine[name] += counted[name]
+    return list(sums.values())
 
 
 def _decider(job: Job, root: str) -> Callable[[int, Point], Decision]:
@@ -383,13 +290,3 @@ def _problems(data: Path) -> list[str]:
         told = answer.json
         found += told[0]["problems"] if told else [f"{answer.code}: {answer.err}"]
     return found
-
-
-def _damage(folder: Path) -> None:
-    """Something in every derived part."""
-    segment = next(path for path in sorted((folder / "lexical").iterdir()) if path.suffix == ".store")
-    (tfidf,) = folder.glob("tfidf*")
-    for path in (folder / "vectors.f32", segment, tfidf / "idf.f64"):
-        data = bytearray(path.read_bytes())
-        data[len(data) // 2] ^= 1
-        path.write_bytes(data)

@@ -28,6 +28,9 @@ KILLS: Final = 400
 FAULTS: Final = 160
 FLIPS: Final = 5000
 QUERIES: Final = 2400
+_DISK: Final = 5
+_DISKS: Final = 200
+"""For so many failing writes, one disk that is full; and how many at most."""
 _TOLD: Final = 20
 
 Kind = Literal["kills", "faults", "flips", "queries"]
@@ -126,14 +129,23 @@ def _parts(asked: argparse.Namespace, work: Path) -> tuple[list[Part], str | Non
 
 
 def _kills(asked: argparse.Namespace, work: Path, model: Path, encoder: Any) -> list[Part]:
-    from scripts.torturing import kills
+    from scripts.torturing import disks, kills
+    from scripts.torturing.scenes import Workshop
 
-    only = [name for name in asked.scenes.split(",") if name]
-    done = kills.run(work, model, encoder, asked.kills, asked.faults, asked.seed, asked.processes, _tell, only)
+    makers = Workshop(work / "scenes", model).scenes()
+    names = [name for name in asked.scenes.split(",") if name] or list(makers)
+    if unknown := [name for name in names if name not in makers]:
+        raise SystemExit(f"There is no scene {', '.join(unknown)}; there are {', '.join(makers)}.")
+    chosen = [makers[name]() for name in names]
+    stage = kills.Stage(work / "kills", encoder)
+    done = kills.run(stage, chosen, asked.kills, asked.faults, asked.seed, asked.processes, _tell)
+    if asked.faults >= _DISK and disks.missing() is None:
+        done += [asdict(tally) for tally in disks.run(stage, chosen, min(asked.faults // _DISK, _DISKS))]
     parts: list[Part] = []
     rows: tuple[tuple[Kind, str, tuple[str, ...]], ...] = (
         ("kills", "killed", ("kill", "tear")),
         ("faults", "writes failed", ("full", "fail")),
+        ("faults", "small disk", ("disk",)),
     )
     for kind, name, faults in rows:
         of_kind = [each for each in done if each["fault"] in faults]
