@@ -99,7 +99,7 @@ def test_nothing_is_lost_by_kills(small: Found) -> None:
 
 
 def test_nothing_is_lost_by_failing_writes(small: Found) -> None:
-    assert tried(small, "faults") == 8
+    assert tried(small, "faults") >= 8  # and small disks, where there can be any
 
 
 def test_a_changed_byte_is_named_or_harmless(small: Found) -> None:
