@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -42,15 +42,17 @@ def empty_row() -> Row:
     return Row(np.empty(0, np.float32), np.empty((0, 0), np.uint8), np.empty(0, np.int32))
 
 
+SUMMED: Final = ("vector", "bits", "pieces")
+"""The parts of a row that have a checksum each, in the order in which these are kept."""
+
+
 def sums_of(number: int, row: Row, *, bits: bool = True) -> tuple[int, int, int]:
-    """The three checksums of a row: of its vector, of its token bits, if they are kept, and of its word pieces."""
-    return (
-        checksum(number, row.vector.astype("<f4", copy=False)),
-        checksum(number, row.bits if bits else row.bits[:0]),
-        checksum(number, row.pieces.astype("<i4", copy=False)),
-    )
+    """The three checksums of a row; that of its token bits is of nothing if they are not kept."""
+    parts = (row.vector.astype("<f4", copy=False), row.bits if bits else row.bits[:0], row.pieces.astype("<i4"))
+    vector, signs, pieces = (checksum(number, np.ascontiguousarray(part).data) for part in parts)
+    return vector, signs, pieces
 
 
-def checksum(number: int, part: npt.NDArray[Any]) -> int:
-    """CRC-32 of a part of a row, and of the number of the chunk whose row it is."""
-    return zlib.crc32(np.ascontiguousarray(part).data, zlib.crc32(number.to_bytes(8, "little", signed=True)))
+def checksum(number: int, part: memoryview) -> int:
+    """CRC-32 of the bytes of a part of a row, and of the number of the chunk whose row it is."""
+    return zlib.crc32(part, zlib.crc32(number.to_bytes(8, "little", signed=True)))

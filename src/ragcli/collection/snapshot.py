@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from ragcli.collection import catalogue
 from ragcli.collection.catalogue import DocumentRow, DocumentText
@@ -108,25 +107,30 @@ class Snapshot:
         import numpy as np
 
         if self.record.dimension:
-            vectors = self.vectors.view(np.ndarray)
-            self._check((row, vectors[row], 0) for row in rows)
+            wanted = list(rows)
+            found = np.ascontiguousarray(self.vectors[wanted]).reshape(len(wanted), -1).view(np.uint8)
+            self._check(wanted, found, [1] * len(wanted), "vector")
 
     def _check_tokens(self, rows: Sequence[int], bits: SignArray, counts: Sequence[int]) -> None:
-        ends = list(accumulate(counts, initial=0))
-        self._check((row, bits[start:stop], 1) for row, (start, stop) in zip(rows, pairwise(ends), strict=True))
+        self._check(rows, bits, counts, "bits")
 
-    def _check(self, parts: Iterable[tuple[int, npt.NDArray[Any], int]]) -> None:
-        import numpy as np
+    def _check(
+        self, rows: Sequence[int], found: SignArray, counts: Sequence[int], part: Literal["vector", "bits"]
+    ) -> None:
+        """`found` has as many lines of each row's bytes, one row after another, as `counts` says."""
+        from ragcli.collection.rows import SUMMED, checksum
 
-        from ragcli.collection.rows import checksum
-
-        # A row of an array that is known to be mapped takes five times as long.
-        numbers, sums = self.row_numbers.view(np.ndarray), self._sums.view(np.ndarray)
-        if any(checksum(int(numbers[row]), part) != sums[row, column] for row, part, column in parts):
-            raise CollectionError(
-                f"The vectors of the collection '{self.collection}' are damaged;"
-                f" `ragcli collections verify {self.collection} --repair` makes them anew."
-            )
+        numbers, sums = self.row_numbers[rows].tolist(), self._sums[rows, SUMMED.index(part)].tolist()
+        # Slices of plain memory, because making those of arrays takes longer than the sums.
+        memory, width = found.reshape(-1).data, found.shape[1]
+        stop = 0
+        for number, expected, count in zip(numbers, sums, counts, strict=True):
+            start, stop = stop, stop + count * width
+            if checksum(number, memory[start:stop]) != expected:
+                raise CollectionError(
+                    f"The vectors of the collection '{self.collection}' are damaged;"
+                    f" `ragcli collections verify {self.collection} --repair` makes them anew."
+                )
 
     @cached_property
     def row_numbers(self) -> Numbers:

@@ -31,7 +31,7 @@ Bits = npt.NDArray[np.uint8]
 
 Scores = TypeVar("Scores", np.float32, np.int32)
 
-_BLOCK: Final = 2048
+_BLOCK: Final = 1024
 _LARGEST: Final = 32_512
 # An ONNX model of one node: c = MatMulInteger(a, b), a of unsigned and b of signed 8-bit numbers, c of 32-bit ones.
 _PRODUCT: Final = (
@@ -149,20 +149,20 @@ def _scores_of_blocks(of_block: FloatArray, counts: IntArray, query_weights: Flo
 
 def _overlaps(query: npt.NDArray[np.int32], bits: Bits) -> npt.NDArray[np.int32]:
     """For each token the sum of the query's 16-bit numbers (q, d) where its bit is set: (tokens, q)."""
-    terms, width = len(query), 8 * bits.shape[1]
+    width = 8 * bits.shape[1]
     high = (query + 128) >> 8
-    columns = np.zeros((width, 2 * terms), np.int8)
-    columns[: query.shape[1], :terms] = high.T
-    columns[: query.shape[1], terms:] = (query - 256 * high).T
-    overlaps = np.empty((len(bits), terms), np.int32)
+    halves = [np.zeros((width, len(query)), np.int8) for _ in range(2)]
+    halves[0][: query.shape[1]] = high.T
+    halves[1][: query.shape[1]] = (query - 256 * high).T
+    overlaps = np.empty((len(bits), len(query)), np.int32)
     product = _product()
     for start in range(0, len(bits), _BLOCK):
         # Unpacked as one long row, which numpy does faster than many short ones.
         unpacked = np.unpackbits(bits[start : start + _BLOCK].reshape(-1)).reshape(-1, width)
-        parts = product.run(None, {"a": unpacked, "b": columns})[0]
+        upper, lower = (product.run(None, {"a": unpacked, "b": half})[0] for half in halves)
         mine = overlaps[start : start + _BLOCK]
-        np.multiply(parts[:, :terms], 256, out=mine)
-        mine += parts[:, terms:]
+        np.multiply(upper, 256, out=mine)
+        mine += lower
     return overlaps
 
 
