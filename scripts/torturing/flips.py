@@ -20,7 +20,7 @@ import signal
 import sqlite3
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -235,7 +235,8 @@ class _Bench:
         return {kind: as_set(each) for kind, each in ask(self._data / NAME).items()}
 
     def _run_batch(self, flips: list[Flip]) -> None:
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        with suppress(ValueError, OSError):  # macOS refuses a limit on memory
+            resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         self._settle_in()
         with self._results.open("a", encoding="utf-8") as results:
             for number, flip in enumerate(flips):
