@@ -275,7 +275,8 @@ def strays(data: Path) -> list[str]:
 
 def _unknown(lexical: Path) -> list[str]:
     """Files of a lexical index that are of none of its segments."""
-    known = {"meta.json", ".managed.json", "seal.json", ".tantivy-writer.lock", ".tantivy-meta.lock"}
+    # A half-written seal lies there until the index is next written to, which may be never; there is but one.
+    known = {"meta.json", ".managed.json", "seal.json", "seal.json.new", ".tantivy-writer.lock", ".tantivy-meta.lock"}
     segments: list[dict[str, str]] = []
     with suppress(OSError, ValueError):
         segments = json.loads((lexical / "meta.json").read_bytes())["segments"]
