@@ -11,7 +11,6 @@ from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one, complete_pipeline
 from ragcli.cli.terminal import name_line, note, whole, write, write_lines
 from ragcli.errors import EXIT_DONE, InputError, UsageError
-from ragcli.retrieval.beside import Beside
 from ragcli.retrieval.request import LONGEST_QUESTION, PIPELINES, QueryRequest
 
 if TYPE_CHECKING:
@@ -90,8 +89,6 @@ def query(
     )
     collections = here.collections(collection)
 
-    if form is None:
-        Beside(_load_table)
     from ragcli.retrieval.query import query as run_query
 
     result = run_query(collections, request, engine=here.config.engine, notify=note)
@@ -129,14 +126,6 @@ def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:
     """Write each document's path, or its name where it has none, once and in the order of the hits."""
     names = dict.fromkeys(chunk.path or chunk.source for chunk in chunks)
     write_lines(name_line(name, here.screen) for name in names)
-
-
-def _load_table() -> None:
-    """Load what draws the table, which takes a while, beside the search, which waits for its libraries now and then."""
-    import rich.console
-    import rich.table  # noqa: F401
-
-    from ragcli.cli import hits  # noqa: F401
 
 
 def _question(text: str) -> str:

@@ -7,16 +7,15 @@ compares scores and a gap would have to be guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from ragcli.retrieval.beside import Beside
 from ragcli.retrieval.pipelines import Stage
 from ragcli.retrieval.request import LONGEST_ENCODED
 
@@ -39,7 +38,7 @@ class Question:
         self.text = text.encode("utf-8", "replace").decode("utf-8")
         self.titles = titles
         self._encode = encode
-        self._ahead: dict[tuple[Path, int], Beside[Numbers]] = {}
+        self._bm25: dict[Path, dict[int, float]] = {}
 
     @cached_property
     def encoding(self) -> Encoding:
@@ -51,23 +50,19 @@ class Question:
         """What the dense stage looks for, (d,): the encoding's vector, unless feedback has moved it."""
         return self.encoding.vector
 
-    def search_ahead(self, snapshots: Sequence[Snapshot], depth: int) -> None:
-        """Begin the BM25 searches, to go on while the question is encoded."""
-        for snapshot in snapshots:
-            self._ahead[snapshot.folder, depth] = Beside(partial(self._search, snapshot, depth))
-
     def lexical_numbers(self, snapshot: Snapshot, depth: int) -> Numbers:
         """The BM25 index's best `depth`, best first, whatever this state knows of them."""
-        ahead = self._ahead.pop((snapshot.folder, depth), None)
-        return self._search(snapshot, depth) if ahead is None else ahead.result()
+        numbers, scores = snapshot.lexical.search(self.text, depth, boosts=self._boosts())
+        self._bm25[snapshot.folder] = dict(zip(numbers.tolist(), scores.tolist(), strict=True))
+        return numbers
 
     def lexical_scores(self, snapshot: Snapshot, numbers: Numbers) -> StageScores:
-        """BM25 scores (n,) of some chunks."""
-        found = snapshot.lexical.scores_of(self.text, numbers, boosts=self._boosts())
-        return np.asarray(found, dtype=np.float64)
-
-    def _search(self, snapshot: Snapshot, depth: int) -> Numbers:
-        return snapshot.lexical.search(self.text, depth, boosts=self._boosts())[0]
+        """BM25 scores (n,) of some chunks; those that the last search has told are not computed again."""
+        known = self._bm25.get(snapshot.folder, {})
+        scores = np.asarray([known.get(number, np.nan) for number in numbers.tolist()], dtype=np.float64)
+        missing = np.flatnonzero(np.isnan(scores))
+        scores[missing] = snapshot.lexical.scores_of(self.text, numbers[missing], boosts=self._boosts())
+        return scores
 
     def _boosts(self) -> Boosts:
         from ragcli.index.lexical import Boosts
@@ -80,22 +75,15 @@ class Pool:
     """Candidates as parallel arrays: the snapshot each is from, its chunk number and its row there.
 
     `scores` has one float64 array per stage that ran, aligned with the candidates, NaN where a stage has none.
-    `coming` has those that are still being computed.
     """
 
     owners: npt.NDArray[np.int64]
     numbers: Numbers
     rows: npt.NDArray[np.int64]
     scores: dict[str, StageScores]
-    coming: Mapping[str, Beside[StageScores]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.numbers.size)
-
-    def complete(self) -> Pool:
-        """The pool with every score, waited for if need be."""
-        scores = self.scores | {stage: score.result() for stage, score in self.coming.items()}
-        return replace(self, scores=scores, coming={})
 
 
 def stage_ranking(snapshot: Snapshot, stage: Stage, question: Question, depth: int) -> Numbers:
@@ -138,14 +126,10 @@ def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> Numb
 
 
 def fill_pool(snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int) -> Pool:
-    """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage.
-
-    Out of one snapshot the BM25 scores may still be coming.
-    """
-    pools = [_pool_of(snapshot, stages, question, depth) for snapshot in snapshots]
-    if len(pools) == 1:
-        return pools[0]
-    parts = [pool.complete() for pool in pools]
+    """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage."""
+    parts = [_pool_of(snapshot, stages, question, depth) for snapshot in snapshots]
+    if len(parts) == 1:
+        return parts[0]
     whole = Pool(
         np.concatenate([np.full(len(part), owner, dtype=np.int64) for owner, part in enumerate(parts)]),
         np.concatenate([part.numbers for part in parts]),
@@ -162,15 +146,10 @@ def _pool_of(snapshot: Snapshot, stages: Sequence[Stage], question: Question, de
     rows_of = snapshot.rows(union)
     numbers = np.asarray([number for number in union if number in rows_of], dtype=np.int64)
     rows = np.asarray([rows_of[number] for number in numbers.tolist()], dtype=np.int64)
-    # Beside late interaction, which takes longer. Where nothing else goes on, a thread would be of no use.
-    apart = {"bm25"} & set(stages) if len(stages) > 1 else set()
-    return Pool(
-        np.zeros(numbers.size, dtype=np.int64),
-        numbers,
-        rows,
-        {stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages if stage not in apart},
-        {stage: Beside(partial(question.lexical_scores, snapshot, numbers)) for stage in apart},
-    )
+    scores: dict[str, StageScores] = {
+        stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages
+    }
+    return Pool(np.zeros(numbers.size, dtype=np.int64), numbers, rows, scores)
 
 
 def _best_over_all(pool: Pool, depth: int) -> Pool:

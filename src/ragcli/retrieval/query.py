@@ -167,8 +167,6 @@ class Searcher:
         stages = _stages(pipeline, reranker, encoder=name)
         depth = max(request.pool or pipeline.pool, request.top)
         if "dense" in stages or reranker == "late":
-            if "bm25" in stages:
-                question.search_ahead(snapshots, depth)
             with clock.stage("encoder", name):
                 self._encoder(name)
             with clock.stage("encode", "the question"):
@@ -177,12 +175,10 @@ class Searcher:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(snapshots, stages, question, depth)
-        added: dict[str, StageScores] = {}
+        scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
-                added = self._rerank(snapshots, pool, reranker, question)
-        pool = pool.complete()
-        scores = {stage: pool.scores[stage] for stage in stages} | added
+                scores |= self._rerank(snapshots, pool, reranker, question)
         if pipeline.final == "fusion":
             with clock.stage("fuse", f"{' + '.join(scores)} by {request.fusion}"):
                 final = fuse(snapshots, replace(pool, scores=scores), pipeline, request, reranker)
