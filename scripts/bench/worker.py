@@ -63,14 +63,46 @@ def timed(ask: Callable[[str], object], asked: list[str], unmeasured: int) -> li
 
 
 def warm(data_dir: str, name: str, beir: str) -> dict[str, float]:
-    """Questions to one Searcher."""
+    """Questions to one Searcher, the median of each stage, and what no way of searching everything can do without.
+
+    `floor` is the encoder's pass over the question, and the time in which this machine's memory gives all vectors
+    once and the pool's token bits.
+    """
+    import numpy as np
+
     from ragcli.collection import Collection
     from ragcli.retrieval.query import Searcher
-    from ragcli.retrieval.request import QueryRequest
+    from ragcli.retrieval.request import QueryRequest, QueryResult
 
+    results: list[QueryResult] = []
     asked = list(questions(Path(beir)).values())[:205]
-    with Searcher([Collection.open(Path(data_dir), name)]) as searcher:
-        return spread(timed(lambda text: searcher.query(QueryRequest(text, reranker="late")), asked, 5))
+    collection = Collection.open(Path(data_dir), name)
+    with Searcher([collection]) as searcher:
+        seconds = timed(lambda text: results.append(searcher.query(QueryRequest(text, reranker="late"))), asked, 5)
+    stages: dict[str, list[float]] = {}
+    for result in results[5:]:
+        for stage in result.stages:
+            stages.setdefault(stage.stage, []).append(stage.seconds)
+    medians = {stage: statistics.median(values) for stage, values in stages.items()}
+    with collection.snapshot() as snapshot:
+        rows = np.arange(min(75, len(snapshot.vectors)))
+        tokens = snapshot.tokens.gather(rows)[0].nbytes if snapshot.tokens is not None else 0
+        bytes_read = snapshot.vectors.nbytes + tokens
+    floor = medians["encode"] + bytes_read / memory_rate()
+    return spread(seconds) | {"floor": floor} | {f"stage_{stage}": value for stage, value in medians.items()}
+
+
+def memory_rate() -> float:
+    """Bytes a second that one core reads from memory: the best of some sums over 256 MB."""
+    import numpy as np
+
+    much = np.ones(1 << 25, np.float64)
+    best = float("inf")
+    for _ in range(4):
+        started = time.perf_counter()
+        much.max()
+        best = min(best, time.perf_counter() - started)
+    return much.nbytes / best
 
 
 def warm_reference(path: str, index: str, beir: str) -> dict[str, float]:
