@@ -6,6 +6,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -136,8 +137,20 @@ def test_one_that_is_killed_leaves_the_old_collection_or_the_new(old: Path, mome
     assert len(all_texts(collection)) == 13
 
 
-def test_where_it_cannot_be_done_the_sentence_says_what_to_do(old: Path) -> None:
-    with writer_lock(old), pytest.raises(CollectionBusy, match=r"older ragcli.*Process"):
+def test_readers_that_come_upon_an_older_collection_together_are_all_answered(old: Path) -> None:
+    words = [sys.executable, "-m", "ragcli", "grep", "replaced", "--count", "--data-dir", str(old.parent)]
+    with writer_lock(old):
+        readers = [subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+        time.sleep(0.5)
+    told = [reader.communicate(timeout=60) for reader in readers]
+    assert [reader.returncode for reader in readers] == [0, 0, 0], told
+    assert len({out for out, _ in told}) == 1
+    assert sum("is brought up to date" in errors for _, errors in told) == 1
+
+
+def test_where_it_cannot_be_done_the_sentence_says_what_to_do(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ragcli.collection.upgrading.PATIENCE", 0.1)
+    with writer_lock(old), pytest.raises(CollectionBusy, match=r"older ragcli.*Process.*when it is done\.$"):
         Collection.open(old.parent, "papers")
     with pytest.raises(CollectionError, match=r"format 2.*ragcli collections show papers"):
         Collection(old).info()

@@ -34,16 +34,22 @@ def make_lock_files(folder: Path) -> None:
 
 
 @contextmanager
-def writer_lock(folder: Path, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Be the one writer. CollectionBusy, naming the other's process id, unless `wait`."""
-    descriptor = _take_writer_lock(folder, wait=wait, notify=notify)
+def writer_lock(
+    folder: Path,
+    *,
+    wait: bool = False,
+    notify: Callable[[str], None] | None = None,
+    hint: str = ", or wait for it with --wait",
+) -> Iterator[None]:
+    """Be the one writer. CollectionBusy, naming the other's process id, unless `wait`; it ends with the hint."""
+    descriptor = _take_writer_lock(folder, wait=wait, notify=notify, hint=hint)
     try:
         yield
     finally:
         os.close(descriptor)
 
 
-def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None] | None) -> int:
+def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None] | None, hint: str) -> int:
     path = folder / WRITER_LOCK
     told = False
     while True:
@@ -60,8 +66,7 @@ def _take_writer_lock(folder: Path, *, wait: bool, notify: Callable[[str], None]
             os.close(descriptor)
             if not wait:
                 raise CollectionBusy(
-                    f"{owner} is writing to the collection '{folder.name}'; try again when it is done, or wait for"
-                    " it with --wait."
+                    f"{owner} is writing to the collection '{folder.name}'; try again when it is done{hint}."
                 ) from None
             if not told and notify is not None:
                 notify(f"{owner} is writing to the collection '{folder.name}'; waiting for it to finish.")

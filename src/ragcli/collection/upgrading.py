@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sqlite3
 import struct
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,7 @@ from ragcli.collection.lock import writer_lock
 from ragcli.collection.names import STORE
 from ragcli.collection.schema import APPLICATION_ID, FORMAT, OLDEST
 from ragcli.collection.store import explained, open_for_writing, stored_format, transaction
-from ragcli.errors import CollectionError
+from ragcli.errors import CollectionBusy, CollectionError
 
 if TYPE_CHECKING:
     from ragcli.collection.generation import Generation
@@ -29,6 +30,9 @@ _VERSION_AT: Final = 60
 _APPLICATION_AT: Final = 68
 _COLUMNS: Final = (("files", "seal"), ("failures", "seal"), ("documents", "card"), ("layouts", "frame"))
 _ROWS: Final = 1024
+# Most likely another process is at the same upgrade, and that is a matter of seconds.
+PATIENCE: Final = 10.0
+_POLL: Final = 0.05
 
 
 def is_old(folder: Path) -> bool:
@@ -45,10 +49,27 @@ def is_old(folder: Path) -> bool:
 def upgrade(folder: Path, notify: Callable[[str], None] | None = None) -> None:
     """Bring the collection to the present format, if it has an older one.
 
-    Raises CollectionBusy while another process writes, CollectionError where the folder cannot be written.
+    Raises CollectionBusy where another process writes and goes on to, CollectionError where the folder cannot be
+    written.
     """
+    last = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return _try(folder, notify)
+        except CollectionBusy:
+            if time.monotonic() >= last:
+                raise
+            time.sleep(_POLL)
+
+
+def _try(folder: Path, notify: Callable[[str], None] | None) -> None:
     try:
-        with writer_lock(folder), explained(folder), closing(open_for_writing(folder, any_format=True)) as connection:
+        # Not every command that opens a collection has --wait.
+        with (
+            writer_lock(folder, hint=""),
+            explained(folder),
+            closing(open_for_writing(folder, any_format=True)) as connection,
+        ):
             # The bytes of the file may be older than its log, and another process may have been here first.
             if OLDEST <= stored_format(connection) < FORMAT:
                 if notify is not None:
