@@ -5,6 +5,7 @@ The names below are loaded when first used, so that `import ragcli` and the comm
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from ragcli.api import search as search
     from ragcli.api import search_exact as search_exact
     from ragcli.collection import Collection as Collection
+
+# ONNX Runtime, unless told otherwise before it is loaded, reports its use to its makers.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = [
     "Collection",
