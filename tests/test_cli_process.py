@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -13,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from tests.terminals import environment, on_terminal, run
+
+from ragcli.__main__ import interrupt
 
 TESTS = Path(__file__).parent
 
@@ -194,6 +197,41 @@ def test_an_interrupted_call_ends_soon_and_says_so(data: Path, number: signal.Si
     assert "Traceback" not in out + err
     assert "interrupted" in out + err
     assert run(data, "collections", "verify", "slow").returncode == 0
+
+
+def test_an_interrupt_amid_an_import_waits_until_it_can_be_heard() -> None:
+    frames = []
+
+    class Finder:
+        def find_spec(self, *_: object) -> None:
+            frames.append(sys._getframe().f_back)
+
+    sys.meta_path.insert(0, finder := Finder())  # type: ignore[arg-type]
+    try:
+        assert importlib.util.find_spec("no_such_module_anywhere") is None
+        with pytest.raises(ImportError):
+            importlib.import_module("no_such_module_anywhere")
+    finally:
+        sys.meta_path.remove(finder)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):  # noqa: PT012
+        interrupt(signal.SIGINT, frames[-1])
+        frames.clear()
+        time.sleep(10)
+    assert frames == []
+    with pytest.raises(KeyboardInterrupt):
+        interrupt(signal.SIGINT, sys._getframe())
+
+
+def test_the_runtime_of_the_models_reports_nothing_to_its_makers(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    script = "import ragcli, onnxruntime, os; print(len(os.listdir('/proc/self/task')))"
+    if not Path("/proc/self/task").is_dir():
+        pytest.skip("counts the threads of a process in /proc")
+    own = environment(tmp_path / "data") | {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    own.pop("ORT_DISABLE_TELEMETRY", None)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=own, check=True)
+    assert done.stdout == "1\n"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_it_is_a_module_and_a_program(data: Path) -> None:

@@ -6,6 +6,7 @@ mistake of a person, a file or a disk ends in a traceback.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import errno
@@ -13,7 +14,9 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
+from types import FrameType
 from typing import Final, NoReturn
 
 from ragcli.cli import terminal
@@ -106,9 +109,24 @@ def run(arguments: Sequence[str]) -> int:
 
 def end_as_by_ctrl_c() -> None:
     """Let SIGTERM end the process in good order, as Ctrl-C does: files closed, workers gone, the last commit kept."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     # Where Ctrl-C is ignored, as in a shell's background, passing it on would make the process hard to end.
     if callable(signal.getsignal(signal.SIGINT)):
         signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
+
+
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, though not amid Python's own steps of an import, but right after them.
+
+    There it can be lost, and leave behind a lock that every other thread waits for when it imports something: a
+    query whose threads wait for each other for ever.
+    """
+    if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        here = _thread.get_ident()
+        _thread.start_new_thread(lambda: (time.sleep(0.01), signal.pthread_kill(here, number)), ())
+        return
+    raise KeyboardInterrupt
 
 
 def os_error_sentence(error: OSError) -> str:
