@@ -123,10 +123,14 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     query whose threads wait for each other for ever.
     """
     if frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        here = _thread.get_ident()
-        _thread.start_new_thread(lambda: (time.sleep(0.01), signal.pthread_kill(here, number)), ())
+        _thread.start_new_thread(_signal_soon, (_thread.get_ident(), number))
         return
     raise KeyboardInterrupt
+
+
+def _signal_soon(thread: int, number: int) -> None:
+    time.sleep(0.01)
+    signal.pthread_kill(thread, number)
 
 
 def os_error_sentence(error: OSError) -> str:
