@@ -33,7 +33,10 @@ def ask_to_trust(config: Config) -> bool:
     sys.stderr.writelines(f"  {safe_line(told(each))}\n" for each in config.withheld)
     sys.stderr.write("Trust this file, as it is now? [y/N] ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):  # Ctrl-D leaves the cursor behind the question
+        sys.stderr.write("\n")
+    if answer.strip().lower() not in ("y", "yes"):
         return False
     trust(config.file, config.digest)
     return True
