@@ -29,6 +29,7 @@ ATTEMPTS = tuple(
         "window=0",
         "titles=0",
         "pool=30",
+        "pool=50",
         "pool=100",
         "rocchio=0.7,feedback=0",
         "fusion=minmax",
