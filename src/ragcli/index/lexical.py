@@ -91,6 +91,7 @@ class LexicalIndex:
             self._searcher: Searcher = self._index.searcher()
         self._schema = self._index.schema
         self._analyser = analyser()
+        self._last: tuple[str, Boosts, Query | None] | None = None
 
     @property
     def count(self) -> int:
@@ -143,6 +144,12 @@ class LexicalIndex:
         return list(terms)[:MAX_QUERY_TERMS]
 
     def _query(self, query: str, boosts: Boosts) -> Query | None:
+        # A question is asked twice: which chunks are best, and what some others score.
+        if self._last is None or self._last[:2] != (query, boosts):
+            self._last = query, boosts, self._parse(query, boosts)
+        return self._last[2]
+
+    def _parse(self, query: str, boosts: Boosts) -> Query | None:
         import tantivy
 
         weighted = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]

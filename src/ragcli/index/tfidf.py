@@ -145,6 +145,7 @@ class TfidfReader:
         self._weights = open_rows(folder / "weights.f32", np.float32, (), entries).view(np.ndarray)
         self.numbers: IntArray = open_rows(folder / "numbers.i64", np.int64, (), rows).view(np.ndarray)
         self._ids: dict[str, int] | None = None
+        self._looked_up = 0
 
     def rank(self, query: str, k: int) -> tuple[IntArray, npt.NDArray[np.float32]]:
         """Chunk numbers and cosines of the `k` best chunks, best first; chunks that share no term are left out."""
@@ -201,7 +202,8 @@ class TfidfReader:
     def _transform(self, text: str) -> dict[int, float]:
         """The text's unit vector as {term: weight}, empty when it has no known term."""
         counts = Counter(self._terms_of(text))
-        find = self._look_up if self._ids is None and len(counts) <= _FEW_TERMS else self._vocabulary().get
+        self._looked_up += len(counts)
+        find = self._look_up if self._ids is None and self._looked_up <= _FEW_TERMS else self._vocabulary().get
         weights = {
             term: count * float(self._idf[term]) for name, count in counts.items() if (term := find(name)) is not None
         }

@@ -104,12 +104,8 @@ def _near_rows(snapshot: Snapshot, vector: FloatArray, depth: int) -> npt.NDArra
     from ragcli.index.dense import SIGNS_FROM, top_rows, top_rows_by_signs
 
     if len(snapshot.vectors) < SIGNS_FROM:
-        rows = top_rows(snapshot.vectors, vector, depth, snapshot.dead)[0]
-    else:
-        rows = top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
-    # A damaged vector may be nearest to everything.
-    snapshot.check_vectors(rows.tolist())
-    return rows
+        return top_rows(snapshot.vectors, vector, depth, snapshot.dead)[0]
+    return top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)[0]
 
 
 def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> Numbers:
@@ -172,6 +168,7 @@ def _stage_scores(
     rows: npt.NDArray[np.int64],
 ) -> StageScores:
     if stage == "dense":
+        # A damaged vector may be nearest to everything.
         snapshot.check_vectors(rows.tolist())
         return np.asarray(snapshot.vectors[rows] @ question.vector, dtype=np.float64)
     if stage == "bm25":
@@ -196,6 +193,7 @@ def moved_vector(snapshots: Sequence[Snapshot], question: Question, share: float
     near: list[FloatArray] = []
     for snapshot in snapshots:
         rows = _near_rows(snapshot, question.vector, _ROCCHIO_CHUNKS)
+        snapshot.check_vectors(rows.tolist())
         near += list(np.asarray(snapshot.vectors[rows]))
     near.sort(key=lambda vector: -float(vector @ question.vector))
     if not near:
