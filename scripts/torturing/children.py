@@ -43,8 +43,8 @@ ragcli.retrieval.grep ragcli.retrieval.query ragcli.retrieval.rerank
 """
 """What the commands import when they are called."""
 
-SECONDS: Final = 60
-"""How long a child may take. What takes longer hangs."""
+SECONDS: Final = 180
+"""How long a child may take. What takes longer hangs; much, for a busy machine stands still at times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,9 @@ class Ending:
         kind = f"ended with code {self.code}"
         if self.code < 0:
             kind = "hung" if self.code == -signal.SIGALRM else f"died of {signal.Signals(-self.code).name}"
-        return f"{kind}: {self.told[-600:].strip()}"
+        # The stack of what hangs begins with the last call, a traceback ends with it.
+        told = self.told[-2000:] if self.code > 0 else self.told[:2000]
+        return f"{kind}: {told.strip()}"
 
 
 @dataclass(frozen=True, slots=True)

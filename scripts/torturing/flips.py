@@ -38,7 +38,8 @@ KINDS: Final = {"store": 30, "log": 12, "arrays": 18, "lexical": 18, "tfidf": 12
 """What a file is for, and how often in a hundred it is hit."""
 
 _RECORDS: Final = 14
-_LIMIT: Final = 20
+_LIMIT: Final = 120
+"""Seconds that one byte may take with all that is asked. Much, for a busy machine stands still at times."""
 _MEMORY: Final = 8 << 30
 _BY_COMMAND: Final = 25
 """Every so many flips, the commands themselves are called too."""
