@@ -115,6 +115,7 @@ def run(work: Path, model: Path, most: int) -> Tally:
     texts: dict[str, str] = {}
     while len(heard) < most // _COLD and not board.stopped:
         _ask_cold(data, len(heard), heard, texts, tally)
+    tally.cold = len(heard)
     written = writer.wait()
     board.stop()
     for ending in [reader.wait() for reader in readers]:
@@ -127,7 +128,7 @@ def run(work: Path, model: Path, most: int) -> Tally:
     if written.failure:
         tally.bugs.append(f"the writer {written.failure}")
         return tally
-    tally.cold, tally.queries = most // _COLD, len(heard)
+    tally.queries = len(heard)
     tally.states, tally.rounds = len(written.value["states"]), written.value["rounds"]
     tally.wrong += written.value["wrong"]
     _judge(heard, texts, written.value["states"], tally)
