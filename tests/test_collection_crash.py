@@ -192,6 +192,7 @@ def test_a_renaming_killed_at_any_moment_leaves_one_name(tmp_path: Path, last: i
     assert all_texts(Collection.open(tmp_path / "data", name)) == {"a": "one"}
 
 
+@pytest.mark.slow
 def test_a_process_killed_by_the_clock_loses_nothing_committed(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     (tmp_path / "in").mkdir()

@@ -87,6 +87,7 @@ def test_what_the_eye_does_not_see_folds_away(text: str, folded: str) -> None:
     assert fold(text).text == folded
 
 
+@pytest.mark.slow
 def test_every_character_of_unicode_folds_and_squeezes_consistently() -> None:
     characters = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) != "Cn"]
     for start in range(0, len(characters), 2000):
