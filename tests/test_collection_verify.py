@@ -23,6 +23,8 @@ from ragcli.__main__ import main
 from ragcli.collection import Collection, repair
 from ragcli.errors import CollectionError, RagcliError
 from ragcli.retrieval.grep import GrepRequest, grep
+from ragcli.retrieval.query import query
+from ragcli.retrieval.request import QueryRequest
 
 
 @pytest.fixture(scope="module")
@@ -393,6 +395,17 @@ def test_a_damaged_generation_record_is_refused_by_readers_and_writers(collectio
         collection.info()
     with pytest.raises(CollectionError):
         take_in_records(collection, {"id": "x", "text": "y"})
+
+
+@pytest.mark.parametrize("damage", ["DELETE FROM chunks WHERE document = 3", "DELETE FROM documents WHERE number = 3"])
+def test_a_chunk_that_the_store_has_lost_is_an_error_and_no_bug(collection: Collection, damage: str) -> None:
+    change_store(collection, damage)
+    for request in (
+        QueryRequest("wormhole energy", top=99, pipeline="tfidf", reranker="none"),
+        QueryRequest("wormhole energy", top=99, pipeline="bm25", reranker="none"),
+    ):
+        with pytest.raises(CollectionError, match="verify papers"):
+            query([collection], request)
 
 
 def test_lost_counts_and_dead_rows_are_found_and_mended(collection: Collection) -> None:

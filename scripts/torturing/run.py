@@ -219,7 +219,7 @@ def _table(parts: Sequence[Part], seconds: float) -> str:
         for row in [heads, *rows]
     ]
     for part in parts:
-        lines += [f"{part.name}: {told[:600]}" for told in [*part.wrong, *part.tracebacks][:_TOLD]]
+        lines += [f"{part.name}: {_shortened(told)}" for told in [*part.wrong, *part.tracebacks][:_TOLD]]
     counts = {kind: sum(part.tried for part in parts if part.kind == kind) for kind in get_args(Kind)}
     lines.append(
         f"In {seconds:.0f} s: kill points {counts['kills']:,}, failed writes {counts['faults']:,}, byte flips"
@@ -230,8 +230,13 @@ def _table(parts: Sequence[Part], seconds: float) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _shortened(text: str) -> str:
+    """Begin and end of a long text, which is where a traceback says what it is about."""
+    return text if len(text) <= 900 else f"{text[:300]} … {text[-600:]}"
+
+
 def _tell(text: str) -> None:
-    sys.stderr.write(f"{text[:600]}\n")
+    sys.stderr.write(f"{_shortened(text)}\n")
 
 
 if __name__ == "__main__":

@@ -193,10 +193,25 @@ class Snapshot:
         with reading(self.folder):
             return catalogue.read_chunks(self._connection, self.collection, numbers)
 
+    def live_chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
+        """The chunks of live rows. CollectionError if the store has lost one of them."""
+        found = self.chunks(numbers)
+        self._check_kept(len(found), numbers)
+        return found
+
     def document_numbers(self, numbers: Sequence[int]) -> dict[int, int]:
-        """The number of the document that each chunk is from; chunks unknown to this state are left out."""
+        """The number of the document that each chunk is from, for chunks of live rows; as `live_chunks`."""
         with explained(self.folder):
-            return catalogue.document_numbers(self._connection, numbers)
+            found = catalogue.document_numbers(self._connection, numbers)
+        self._check_kept(len(found), numbers)
+        return found
+
+    def _check_kept(self, found: int, numbers: Sequence[int]) -> None:
+        if found < len({*numbers}):
+            raise CollectionError(
+                f"The store of the collection at {self.folder} has lost chunks that it should have;"
+                f" `ragcli collections verify {self.collection}` says what is damaged."
+            )
 
     def rows(self, numbers: Sequence[int]) -> dict[int, int]:
         """The row of each live chunk among the numbers, in the order asked for."""

@@ -178,7 +178,7 @@ def _stage_scores(
     cosines = np.asarray(snapshot.tfidf.cosines(question.text, numbers), dtype=np.float64)
     unknown = np.flatnonzero(np.isnan(cosines))
     if unknown.size:
-        chunks = snapshot.chunks(numbers[unknown].tolist())
+        chunks = snapshot.live_chunks(numbers[unknown].tolist())
         texts = [chunks[number].text for number in numbers[unknown].tolist()]
         cosines[unknown] = snapshot.tfidf.cosine(question.text, texts)
     return cosines

@@ -50,7 +50,7 @@ def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]
         wanted: dict[Snapshot, list[int]] = {}
         for group, place, _, _ in batch:
             wanted.setdefault(group.snapshot_of(place), []).append(int(group.pool.numbers[place]))
-        found = {snapshot: snapshot.chunks(numbers) for snapshot, numbers in wanted.items()}
+        found = {snapshot: snapshot.live_chunks(numbers) for snapshot, numbers in wanted.items()}
         cosines = {snapshot: _cosines(snapshot, request.text, chunks) for snapshot, chunks in found.items()}
         for group, place, score, score_type in batch:
             snapshot = group.snapshot_of(place)

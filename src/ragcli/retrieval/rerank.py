@@ -69,5 +69,5 @@ def cross_scores(snapshots: Sequence[Snapshot], pool: Pool, reranker: TextRerank
 
 
 def _texts(snapshot: Snapshot, numbers: list[int]) -> list[str]:
-    chunks = snapshot.chunks(numbers)
+    chunks = snapshot.live_chunks(numbers)
     return [chunks[number].text for number in numbers]
