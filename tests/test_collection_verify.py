@@ -416,6 +416,38 @@ def test_lost_counts_and_dead_rows_are_found_and_mended(collection: Collection) 
     assert (collection.verify(), answers(collection)) == ((), before)
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "instead"),
+    [
+        ("chunks", " ON DELETE CASCADE", ""),
+        ("documents", "AUTOINCREMENT", ""),
+        ("documents_record", "UNIQUE ", ""),
+        ("files", "engine TEXT", "enginx TEXT"),
+    ],
+)
+def test_a_rule_that_the_store_has_lost_is_named_and_beyond_repair(
+    collection: Collection, name: str, rule: str, instead: str
+) -> None:
+    change = f"UPDATE sqlite_master SET sql = replace(sql, '{rule}', '{instead}') WHERE name = '{name}'"  # noqa: S608
+    change_store(collection, "PRAGMA writable_schema = ON", change)
+    assert any(f"{name} is not defined as it was made" in problem for problem in collection.verify())
+    with pytest.raises(CollectionError, match="ingest the documents again"):
+        repair(collection, HashEncoder)
+
+
+def test_a_definition_that_is_no_text_any_more_is_a_sentence(collection: Collection) -> None:
+    path = collection.path / "store.db"
+    data = bytearray(path.read_bytes())
+    data[data.index(b"CREATE TABLE chunks") + len("CREATE ")] = 0xCC
+    path.write_bytes(data)
+    (problem,) = collection.verify()
+    assert "verify papers" in problem
+    with pytest.raises(CollectionError):
+        collection.info()
+    with pytest.raises(CollectionError):
+        take_in_records(collection, {"id": "x", "text": "y"})
+
+
 def test_a_store_that_sqlite_finds_broken_cannot_be_repaired_and_says_so(collection: Collection) -> None:
     path = collection.path / "store.db"
     data = bytearray(path.read_bytes())

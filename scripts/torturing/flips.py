@@ -192,7 +192,9 @@ class _Bench:
         call: list[str],
         encoder: CountingEncoder,
     ) -> None:
-        self._data = folder / "data"
+        self._folder = folder
+        self._data = folder
+        self._turn = 0
         self._results = folder / "results"
         self._masters = masters
         self._original = original
@@ -289,8 +291,13 @@ class _Bench:
                 self._check_passages(flip, kind, after, tally)
 
     def _reset(self, master: str) -> None:
-        shutil.rmtree(self._data, ignore_errors=True)
+        # Never the same place twice: where a writer failed, a thread of the word index may still be writing.
+        if self._turn:
+            shutil.rmtree(self._data, ignore_errors=True)
+        self._turn += 1
+        self._data = self._folder / f"data{self._turn}-{os.getpid()}"
         shutil.copytree(self._masters[master], self._data)
+        os.environ["RAGCLI_DATA_DIR"] = str(self._data)
 
     def _take_in_more(self, flip: Flip, tally: Tally) -> None:
         """Ingest on top of the damage, with compaction; if `verify` is content then, so must the answers be."""

@@ -32,6 +32,7 @@ from ragcli.collection.seals import reseal_file
 from ragcli.collection.sieves import drop_sieves
 from ragcli.collection.steps import DocumentLost, take_step
 from ragcli.collection.store import explained, transaction
+from ragcli.collection.structure import altered_definitions
 from ragcli.collection.texts import read_document
 from ragcli.collection.verification import damaged_documents, damaged_failures, damaged_files, find_problems
 from ragcli.collection.writer import Writer, bare_writer, lexical_entries
@@ -106,8 +107,9 @@ def _mend_structure(connection: sqlite3.Connection, name: str) -> list[str]:
 def _complaints(connection: sqlite3.Connection) -> list[str]:
     try:
         found = [row[0] for row in connection.execute("PRAGMA integrity_check") if row[0] != "ok"]
+        found += [f"the definition of {name}" for name in altered_definitions(connection)]
         return found + [f"row {row[1]} of {row[0]}" for row in connection.execute("PRAGMA foreign_key_check")]
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         return [str(error)]
 
 

@@ -144,7 +144,8 @@ class Snapshot:
         """Rows that belong to no chunk, ascending."""
         from ragcli.collection.blobs import read_integers
 
-        return read_integers(self._connection, "dead")
+        with reading(self.folder):
+            return read_integers(self._connection, "dead")
 
     @cached_property
     def tokens(self) -> TokenReader | None:
@@ -165,7 +166,8 @@ class Snapshot:
 
         from ragcli.collection.blobs import read_integers
 
-        frequency = read_integers(self._connection, "frequency")
+        with reading(self.folder):
+            frequency = read_integers(self._connection, "frequency")
         return frequency if len(frequency) else np.zeros(self.record.vocabulary, np.int32)
 
     @cached_property

@@ -215,7 +215,8 @@ def explained(folder: Path) -> Iterator[None]:
             f"The collection at {folder} cannot be read or written: {error.strerror or error}."
             " What was committed is intact."
         ) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # SQLite's complaints quote what is damaged, and Python wants them in UTF-8.
         raise CollectionError(damage(folder, error)) from error
 
 

@@ -22,6 +22,7 @@ from ragcli.collection.generation import Generation
 from ragcli.collection.manifest import MANIFEST, manifest
 from ragcli.collection.seals import card_of, chunk_seal, failure_seal, frame_seal, seal_document, seal_file
 from ragcli.collection.sieves import damaged_sieves
+from ragcli.collection.structure import altered_definitions
 from ragcli.collection.texts import checked_text
 from ragcli.errors import RagcliError
 
@@ -61,6 +62,8 @@ def _check_store(_folder: Path, connection: sqlite3.Connection, record: Generati
     for (sentence,) in connection.execute("PRAGMA integrity_check"):
         if sentence != "ok":
             yield f"store.db: {sentence}"
+    for name in altered_definitions(connection):
+        yield f"store.db: {name} is not defined as it was made"
     for table, row, parent, _ in connection.execute("PRAGMA foreign_key_check"):
         yield f"store.db: row {row} of {table} refers to nothing in {parent}"
     for table, counted in (("documents", record.documents), ("chunks", record.chunks)):
