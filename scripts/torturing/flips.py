@@ -40,6 +40,7 @@ KINDS: Final = {"store": 30, "log": 12, "arrays": 18, "lexical": 18, "tfidf": 12
 _RECORDS: Final = 14
 _LIMIT: Final = 120
 """Seconds that one byte may take with all that is asked. Much, for a busy machine stands still at times."""
+_PAGE: Final = 8192
 _MEMORY: Final = 8 << 30
 _BY_COMMAND: Final = 25
 """Every so many flips, the commands themselves are called too."""
@@ -155,19 +156,24 @@ def _choose(masters: dict[str, Path], most: int, seed: int) -> Iterator[Flip]:
         for found in sorted(each for each in path.rglob("*") if each.is_file() and each.stat().st_size):
             told = str(found.relative_to(path))
             files.setdefault(name, {}).setdefault(_kind(told), []).append(told)
+    roots = {name: _roots(path / NAME / "store.db") for name, path in masters.items()}
     for number in range(most):
         master = ("settled", "logged")[number % 2]
         kinds = files[master]
         kind = dice.choices(list(kinds), [KINDS[each] for each in kinds])[0]
         file = dice.choice(kinds[kind])
-        yield Flip(
-            master,
-            kind,
-            file,
-            dice.randrange((masters[master] / file).stat().st_size),
-            dice.randrange(1, 256),
-            dice.random() < 0.5,
-        )
+        at = dice.randrange((masters[master] / file).stat().st_size)
+        if kind == "store" and dice.random() < 0.5:
+            # The small tables, where all hangs on little, would hardly be met beside the large ones.
+            at = dice.choice(roots[master]) + dice.randrange(_PAGE)
+        yield Flip(master, kind, file, at, dice.randrange(1, 256), dice.random() < 0.5)
+
+
+def _roots(store: Path) -> list[int]:
+    """Where the tables and indexes of a store begin, as far as they are in the file and not in its log."""
+    with closing(sqlite3.connect(f"file:{store}?mode=ro&immutable=1", uri=True)) as connection:
+        pages = [1, *(page for (page,) in connection.execute("SELECT rootpage FROM sqlite_master") if page)]
+    return [(page - 1) * _PAGE for page in pages if page * _PAGE <= store.stat().st_size]
 
 
 def _kind(file: str) -> str:
