@@ -14,6 +14,7 @@ EXIT_USAGE: Final = 2
 EXIT_BAD_INPUT: Final = 3
 EXIT_SOME_FAILED: Final = 4
 EXIT_NO_MODEL: Final = 5
+EXIT_INSUFFICIENT: Final = 6
 EXIT_INTERRUPTED: Final = 130
 
 
@@ -63,6 +64,12 @@ class PasswordNeeded(DocumentError):
 
 class ModelUnavailable(RagcliError):
     """A model's weights are not here and may not, or cannot, be fetched."""
+
+    exit_code = EXIT_NO_MODEL
+
+
+class LanguageModelError(RagcliError):
+    """A language model gave no usable answer: unreachable, too slow, over its budget, or not understood."""
 
     exit_code = EXIT_NO_MODEL
 

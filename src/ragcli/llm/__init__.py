@@ -1,0 +1,1 @@
+"""Language models behind one protocol: texts in, a text out, within a budget, and never needed to find anything."""
