@@ -32,7 +32,7 @@ from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 if TYPE_CHECKING:
     from tantivy import Index, Query, Searcher
 
-__all__ = ["Boosts", "Entry", "LexicalIndex", "LexicalWriter", "damaged_files", "rebuild"]
+__all__ = ["Boosts", "Entry", "Expansion", "LexicalIndex", "LexicalWriter", "damaged_files", "rebuild"]
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float32]
@@ -71,6 +71,9 @@ class Boosts:
 
 _DEFAULT_BOOSTS: Final = Boosts()
 
+Expansion = Sequence[tuple[str, float]]
+"""Words to look for beside a question's own, each with how much it counts against 1 for a word of the question."""
+
 
 class LexicalIndex:
     """The index as it was when opened, for reading. Later commits by a writer are not seen."""
@@ -91,20 +94,22 @@ class LexicalIndex:
             self._searcher: Searcher = self._index.searcher()
         self._schema = self._index.schema
         self._analyser = analyser()
-        self._last: tuple[str, Boosts, Query | None] | None = None
+        self._last: tuple[tuple[str, Boosts, Expansion], Query | None] | None = None
 
     @property
     def count(self) -> int:
         """Chunks in the index, the deleted ones left out."""
         return int(self._searcher.num_docs)
 
-    def search(self, query: str, k: int, *, boosts: Boosts = _DEFAULT_BOOSTS) -> tuple[IntArray, FloatArray]:
+    def search(
+        self, query: str, k: int, *, boosts: Boosts = _DEFAULT_BOOSTS, expansion: Expansion = ()
+    ) -> tuple[IntArray, FloatArray]:
         """Numbers and BM25 scores of the `k` best chunks that share a term with `query`, best first.
 
         Among equal scores the lower number comes first. Any text is a valid query; one without a word finds nothing.
         """
         k = min(k, self.count)
-        parsed = self._query(query, boosts)
+        parsed = self._query(query, boosts, expansion)
         if parsed is None or k <= 0:
             return np.empty(0, np.int64), np.empty(0, np.float32)
         # tantivy orders ties by where they happen to be stored; a few more candidates let numbers decide.
@@ -113,12 +118,17 @@ class LexicalIndex:
         return numbers[order], scores[order]
 
     def scores_of(
-        self, query: str, numbers: Sequence[int] | IntArray, *, boosts: Boosts = _DEFAULT_BOOSTS
+        self,
+        query: str,
+        numbers: Sequence[int] | IntArray,
+        *,
+        boosts: Boosts = _DEFAULT_BOOSTS,
+        expansion: Expansion = (),
     ) -> FloatArray:
         """BM25 scores (n,) of given chunks; 0 where no term matches or the chunk is not in the index."""
         wanted = np.asarray(numbers, np.int64)
         result = np.zeros(len(wanted), np.float32)
-        parsed = self._query(query, boosts)
+        parsed = self._query(query, boosts, expansion)
         if parsed is None or not len(wanted):
             return result
         found, scores = self._run(
@@ -143,22 +153,32 @@ class LexicalIndex:
         terms = dict.fromkeys(self._analyser.analyze(searchable(query, query=True)))
         return list(terms)[:MAX_QUERY_TERMS]
 
-    def _query(self, query: str, boosts: Boosts) -> Query | None:
-        # A question is asked twice: which chunks are best, and what some others score.
-        if self._last is None or self._last[:2] != (query, boosts):
-            self._last = query, boosts, self._parse(query, boosts)
-        return self._last[2]
+    def frequency(self, term: str) -> int:
+        """How many chunks have a term, one of those that `terms` gives, in their text; some may be deleted ones."""
+        with _sound(self.folder):
+            return int(self._searcher.doc_freq("body", term))
 
-    def _parse(self, query: str, boosts: Boosts) -> Query | None:
+    def _query(self, query: str, boosts: Boosts, expansion: Expansion) -> Query | None:
+        # A question is asked twice: which chunks are best, and what some others score.
+        if self._last is None or self._last[0] != (query, boosts, expansion):
+            self._last = (query, boosts, expansion), self._parse(query, boosts, expansion)
+        return self._last[1]
+
+    def _parse(self, query: str, boosts: Boosts, expansion: Expansion) -> Query | None:
         import tantivy
 
-        weighted = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]
+        fields = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]
+        weights = dict.fromkeys(self.terms(query), 1.0)
+        for word, weight in expansion:
+            for term in self.terms(word):
+                weights[term] = weights.get(term, 0.0) + weight
         clauses: list[tuple[Any, Query]] = []
         with _sound(self.folder):
-            for term in self.terms(query):
-                for field, boost in weighted:
+            for term, weight in weights.items():
+                for field, boost in fields:
                     clause = tantivy.Query.term_query(self._schema, field, term, "freq")
-                    boosted = clause if boost == 1 else tantivy.Query.boost_query(clause, boost)
+                    counts = boost * weight
+                    boosted = clause if counts == 1 else tantivy.Query.boost_query(clause, counts)
                     clauses.append((tantivy.Occur.Should, boosted))
             return tantivy.Query.boolean_query(clauses) if clauses else None
 

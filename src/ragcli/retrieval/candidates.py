@@ -21,7 +21,7 @@ from ragcli.retrieval.request import LONGEST_ENCODED
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.index.lexical import Boosts
+    from ragcli.index.lexical import Boosts, Expansion
     from ragcli.models import Encoding, FloatArray
 
 Numbers = npt.NDArray[np.int64]
@@ -33,10 +33,13 @@ _ROCCHIO_CHUNKS: Final = 3
 class Question:
     """A question's words, and their encoding, which is made when a stage first asks for it."""
 
-    def __init__(self, text: str, encode: Callable[[str], Encoding], *, titles: float = 0.0) -> None:
+    def __init__(
+        self, text: str, encode: Callable[[str], Encoding], *, titles: float = 0.0, expansion: Expansion = ()
+    ) -> None:
         # Half a character, from a shell in another encoding, is nothing that any library takes.
         self.text = text.encode("utf-8", "replace").decode("utf-8")
         self.titles = titles
+        self.expansion = expansion
         self._encode = encode
         self._bm25: dict[Path, dict[int, float]] = {}
 
@@ -52,7 +55,7 @@ class Question:
 
     def lexical_numbers(self, snapshot: Snapshot, depth: int) -> Numbers:
         """The BM25 index's best `depth`, best first, whatever this state knows of them."""
-        numbers, scores = snapshot.lexical.search(self.text, depth, boosts=self._boosts())
+        numbers, scores = snapshot.lexical.search(self.text, depth, boosts=self._boosts(), expansion=self.expansion)
         self._bm25[snapshot.folder] = dict(zip(numbers.tolist(), scores.tolist(), strict=True))
         return numbers
 
@@ -61,7 +64,9 @@ class Question:
         known = self._bm25.get(snapshot.folder, {})
         scores = np.asarray([known.get(number, np.nan) for number in numbers.tolist()], dtype=np.float64)
         missing = np.flatnonzero(np.isnan(scores))
-        scores[missing] = snapshot.lexical.scores_of(self.text, numbers[missing], boosts=self._boosts())
+        scores[missing] = snapshot.lexical.scores_of(
+            self.text, numbers[missing], boosts=self._boosts(), expansion=self.expansion
+        )
         return scores
 
     def _boosts(self) -> Boosts:

@@ -143,7 +143,12 @@ class Searcher:
         name = snapshots[0].settings.encoder
         titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
         text = request.text[:LONGEST_QUESTION]
-        return Question(text, lambda words: self._encoder(name).encode_tokens([words])[0], titles=titles)
+        return Question(
+            text,
+            lambda words: self._encoder(name).encode_tokens([words])[0],
+            titles=titles,
+            expansion=request.expansion,
+        )
 
     def _chunk_names(
         self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]

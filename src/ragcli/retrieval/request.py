@@ -31,6 +31,9 @@ class QueryRequest:
     the share of dense); the weights `bm25`, `dense`, `rerank` and `window` in it; the weight of `feedback` after
     it; how much `titles` count in BM25; `rocchio`, the share of the question in a dense query that is moved towards
     its first three hits (Rocchio 1971; 1 is the question alone).
+
+    `expansion` is words for the BM25 stage to look for beside the question's own, each with its weight against 1
+    for one of the question's; `ragcli.retrieval.rm3` finds such words.
     """
 
     text: str
@@ -49,6 +52,7 @@ class QueryRequest:
     feedback: float | None = None
     titles: float | None = None
     rocchio: float | None = None
+    expansion: tuple[tuple[str, float], ...] = ()
 
     def __post_init__(self) -> None:
         if self.pipeline not in PIPELINES:
