@@ -98,7 +98,12 @@ class StoredChunk:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A ranked chunk. `scores` has every stage's own score, None where that stage did not run."""
+    """A ranked chunk. `scores` has every stage's own score, None where that stage did not run.
+
+    `source_score` is the score that it had in its own collection's ranking, where rankings were merged or weighed,
+    and `origin` the name under which an agent knows that collection. `duplicates` are the passages that say the
+    same and were left out for it; `others` are more hits of the same document, where hits are grouped by document.
+    """
 
     rank: int
     chunk: StoredChunk
@@ -107,6 +112,10 @@ class Hit:
     cosine: float
     reranker: str | None
     scores: Mapping[str, float | None]
+    source_score: float | None = None
+    origin: str | None = None
+    duplicates: tuple[StoredChunk, ...] = ()
+    others: tuple[Hit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
