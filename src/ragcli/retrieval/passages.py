@@ -15,13 +15,14 @@ from typing import Final
 
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])[\"'”’)\]]*\s+(?=[^a-z\s])|\n{2,}|(?<=[。！？])")
-_COMMON_WORDS: Final = (
+_COMMON: Final = (
     "a about an and are as at be been by can could did do does for from had has have he her his how i if in "
     "into is it its may more most no not of on or our she should so some such than that the their them then "
     "there these they this those to us was we were what when where which who whom why will with would you "
     "your"
 )
-_COMMON: Final = frozenset(_COMMON_WORDS.split())
+COMMON_WORDS: Final = frozenset(_COMMON.split())
+"""English words that are in every text and tell nothing of what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _sentence_spans(text: str) -> list[tuple[int, int]]:
 def _stems(text: str) -> frozenset[str]:
     stem = _stemmer()
     words = [word.group().lower() for word in _WORD.finditer(text)]
-    telling = [word for word in words if word not in _COMMON]
+    telling = [word for word in words if word not in COMMON_WORDS]
     return frozenset(map(stem, telling or words))
 
 

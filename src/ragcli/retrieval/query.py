@@ -74,6 +74,11 @@ class Searcher:
     ) -> None:
         self._stack.close()
 
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """The state of each collection that is searched."""
+        return self._snapshots
+
     def query(self, request: QueryRequest) -> QueryResult:
         """Ranked hits for one question.
 
