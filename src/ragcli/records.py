@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Literal
 
-MetadataValue = str | int | float | bool | list[str]
+MetadataValue = str | int | float | bool | date | list[str]
+"""What a document may be said to be. A moment is a `datetime` in UTC, which is a `date` too (see `dates`)."""
 Metadata = Mapping[str, MetadataValue]
 ScoreType = Literal["cosine", "bm25", "dense", "fused", "rerank"]
 
