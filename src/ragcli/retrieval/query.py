@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import numpy as np
 
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 
     from ragcli.collection import Collection, Snapshot
     from ragcli.models import Encoder, Encoding, TextReranker
+    from ragcli.models.shelf import ModelShelf
     from ragcli.records import ScoreType
     from ragcli.retrieval.pipelines import Stage
 
+Model = TypeVar("Model")
 EngineName = Literal["auto", "onnx", "torch"]
 Notify = Callable[[str], None]
 
@@ -48,14 +50,25 @@ SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm2
 
 
 class Searcher:
-    """Answers questions over one committed state of some collections. A context manager; not for two threads."""
+    """Answers questions over one committed state of some collections. A context manager; not for two threads.
 
-    def __init__(self, collections: Sequence[Collection], *, engine: EngineName = "auto", notify: Notify | None = None):
+    `models` is where it puts and finds loaded models, for several searchers to share.
+    """
+
+    def __init__(
+        self,
+        collections: Sequence[Collection],
+        *,
+        engine: EngineName = "auto",
+        notify: Notify | None = None,
+        models: ModelShelf | None = None,
+    ):
         if not collections:
             raise UsageError("There is no collection to search; `ragcli ingest PATH` makes one.")
         self._collections = tuple(collections)
         self._engine = engine
         self._notify = notify
+        self._models = models
         self._stack = ExitStack()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._encoders: dict[str, Encoder] = {}
@@ -228,7 +241,10 @@ class Searcher:
 
             mine = [each for each in self._snapshots if each.settings.encoder == name and each.chunk_count]
             known = {each.record.fingerprint for each in mine if each.record.fingerprint is not None}
-            encoder = load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False)
+            encoder = self._shelved(
+                (name, self._engine, frozenset(known)),
+                lambda: load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False),
+            )
             for each in mine:
                 # One name may stand for two models; vectors of the one say nothing about questions by the other.
                 if not each.record.made_by(encoder.fingerprint, encoder.dimension):
@@ -243,8 +259,11 @@ class Searcher:
         if name not in self._rerankers:
             from ragcli.models import load_reranker
 
-            self._rerankers[name] = load_reranker(name, notify=self._notify)
+            self._rerankers[name] = self._shelved(name, lambda: load_reranker(name, notify=self._notify))
         return self._rerankers[name]
+
+    def _shelved(self, key: Hashable, load: Callable[[], Model]) -> Model:
+        return load() if self._models is None else self._models.take(key, load)
 
 
 def query(
