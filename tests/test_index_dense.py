@@ -94,8 +94,14 @@ def reader_of(chunks: list[Array], folder: Path) -> TokenReader:
     return TokenReader(SpanReader(path, "|u1", bits.shape[1:], len(bits)), offsets)
 
 
+def in_127_steps(query: Array) -> Array:
+    steps = np.abs(query).max(axis=1, keepdims=True) / np.float32(127)
+    return np.asarray(np.rint(query / steps) * steps, np.float32)
+
+
 def plain_max_sim(query: Array, weights: Array, chunks: list[Array]) -> list[float]:
     width = query.shape[1]
+    query = in_127_steps(query)
     return [
         sum(
             float(w) * max(float(q @ np.where(t > 0, 1, -1)) / width**0.5 for t in chunk)
@@ -127,6 +133,15 @@ def test_late_interaction_over_many_tokens_is_exact(tmp_path: Path) -> None:
     expected = plain_max_sim(query, weights, chunks)
     found = max_sim(query, weights, reader_of(chunks, tmp_path), range(5))
     np.testing.assert_allclose(found.whole, expected, atol=1e-4)
+
+
+def test_rounding_the_question_hardly_moves_a_cosine(tmp_path: Path) -> None:
+    chunks, query = [unit_rows(1, 384, seed) for seed in range(200)], unit_rows(1, 384, 999)
+    found = max_sim(query, np.ones(1, np.float32), reader_of(chunks, tmp_path), range(200)).whole
+    exact = np.concatenate([np.where(chunk > 0, 1, -1) for chunk in chunks]) @ query[0] / 384**0.5
+    apart = np.abs(found - exact)
+    assert 0 < apart.max() < 3e-3
+    assert np.sqrt((apart**2).mean()) < 7e-4
 
 
 def plain_windows(query: Array, weights: Array, chunks: list[Array]) -> list[float]:

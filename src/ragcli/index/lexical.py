@@ -39,6 +39,8 @@ FloatArray = npt.NDArray[np.float32]
 
 _ANALYSER: Final = "ragcli"
 _HEAP: Final = 64_000_000
+_SEPARATE_TERMS: Final = 256
+"""Up to so many numbers are looked up one by one; a set of them is an automaton, which takes 0.4 ms to build."""
 _TIES: Final = 16
 _LONGEST_REASON: Final = 200
 _HALF_WRITTEN: Final = ".tmp??????"  # tantivy's name for a file until it is whole and renamed
@@ -187,7 +189,7 @@ class LexicalIndex:
         import tantivy
 
         with _sound(self.folder):
-            chunks = tantivy.Query.term_set_query(self._schema, "number", numbers)
+            chunks = _any_of(self._schema, numbers)
             chosen = tantivy.Query.const_score_query(chunks, 0.0)
             return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, chosen)])
 
@@ -312,6 +314,15 @@ def _open(folder: Path) -> Index:
     index.config_reader(reload_policy="manual")
     index.register_tokenizer(_ANALYSER, analyser())
     return index
+
+
+def _any_of(schema: Any, numbers: Sequence[int]) -> Query:
+    import tantivy
+
+    if len(numbers) > _SEPARATE_TERMS:
+        return tantivy.Query.term_set_query(schema, "number", numbers)
+    terms = [tantivy.Query.term_query(schema, "number", number) for number in numbers]
+    return tantivy.Query.boolean_query([(tantivy.Occur.Should, term) for term in terms])
 
 
 def _above(schema: Any, number: int) -> Query:
