@@ -5,9 +5,9 @@ index would buy nothing but a second file to keep in step. Blocks keep the worki
 
 At a million chunks the scan would read 1.5 GB, so from `SIGNS_FROM` rows on the vectors' signs are scanned first:
 one bit a dimension, 48 MB for the million, compared by counting the bits that differ. The best eighth, at most a few
-thousand, are then scored by their floats, so every score that leaves here is exact and only the choice can miss a row. On a
-million vectors with the covariance of MiniLM's over SciFact, one core, against the exact scan (CPU
-time; faiss by the clock):
+thousand, are then scored by their floats, so every score that leaves here is exact and only the choice can miss a
+row. On a million vectors with the covariance of MiniLM's over SciFact, one core, against the exact scan (CPU time;
+faiss by the clock):
 
 | way | ms a query | recall@10 | recall@30 | read beside the floats |
 |---|---|---|---|---|
