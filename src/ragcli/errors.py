@@ -30,6 +30,10 @@ class UsageError(RagcliError):
     exit_code = EXIT_USAGE
 
 
+class RoleError(UsageError, TypeError):
+    """A part given to the search agent came back with what its role cannot give; the sentence names the part."""
+
+
 class InputError(RagcliError):
     """Something given as input (file, folder, pattern, question) cannot be used."""
 
@@ -72,6 +76,10 @@ class LanguageModelError(RagcliError):
     """A language model gave no usable answer: unreachable, too slow, over its budget, or not understood."""
 
     exit_code = EXIT_NO_MODEL
+
+
+class RerankerUnavailable(ModelUnavailable):
+    """A reranker elsewhere gave no scores. A search goes on without it."""
 
 
 class MissingExtra(RagcliError, ImportError):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragcli.config.endpoints import is_remote
 from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key
 
 KeyPath = tuple[str, ...]
@@ -77,6 +78,9 @@ def _of_table(table: Mapping[str, Any], keys: Mapping[str, Key], path: KeyPath, 
 
 def _model(name: str, key: Key, where: KeyPath, folder: Path) -> Iterator[Demand]:
     if name in key.free:
+        return
+    if is_remote(name):
+        yield Demand(where, f"sends questions and passages to {name}")
         return
     try:
         place = folder / Path(name).expanduser()

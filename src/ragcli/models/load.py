@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from ragcli.config.endpoints import is_remote
 from ragcli.errors import ModelUnavailable, UsageError
 from ragcli.models.cache import file_sha256
 from ragcli.models.fetch import ensure_model, require_model
@@ -67,10 +68,20 @@ def load_encoder(
         return _torch_encoder(found, layout, tell)
 
 
-def load_reranker(name: str, *, engine: Engine = "auto", notify: Notify | None = None) -> TextReranker:
-    """Load a cross-encoder by folder or name; engines, notices and errors as for `load_encoder`."""
+def load_reranker(
+    name: str, *, engine: Engine = "auto", notify: Notify | None = None, key_env: str | None = None
+) -> TextReranker:
+    """Load a cross-encoder by folder or name; engines, notices and errors as for `load_encoder`.
+
+    `cohere:MODEL`, `jina:MODEL` or an address is a reranker elsewhere (see `remote`), which is asked for scores and
+    not loaded; `key_env` names the environment variable with its key.
+    """
     tell = notify or _nobody
     _check_engine(engine)
+    if is_remote(name):
+        from ragcli.models.remote import RemoteReranker, rerank_endpoint
+
+        return RemoteReranker(name, rerank_endpoint(name, key_env=key_env))
     found = ensure_model(name, tell)
     check_scoring(found.path)
     if engine == "torch":
