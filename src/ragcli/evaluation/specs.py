@@ -17,7 +17,7 @@ from ragcli.errors import UsageError
 from ragcli.retrieval.request import PIPELINES, QueryRequest
 
 # What is asked and how much of the ranking is shown changes nothing in the ranking itself.
-_NOT_OPTIONS: Final = frozenset({"text", "top", "pipeline", "max_per_source"})
+_NOT_OPTIONS: Final = frozenset({"text", "top", "pipeline", "max_per_source", "expansion", "hypothetical"})
 
 _YES_NO: Final[Mapping[str, bool]] = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 

@@ -34,12 +34,19 @@ class Question:
     """A question's words, and their encoding, which is made when a stage first asks for it."""
 
     def __init__(
-        self, text: str, encode: Callable[[str], Encoding], *, titles: float = 0.0, expansion: Expansion = ()
+        self,
+        text: str,
+        encode: Callable[[str], Encoding],
+        *,
+        titles: float = 0.0,
+        expansion: Expansion = (),
+        hypothetical: Sequence[str] = (),
     ) -> None:
         # Half a character, from a shell in another encoding, is nothing that any library takes.
         self.text = text.encode("utf-8", "replace").decode("utf-8")
         self.titles = titles
         self.expansion = expansion
+        self._hypothetical = hypothetical
         self._encode = encode
         self._bm25: dict[Path, dict[int, float]] = {}
 
@@ -50,8 +57,15 @@ class Question:
 
     @cached_property
     def vector(self) -> FloatArray:
-        """What the dense stage looks for, (d,): the encoding's vector, unless feedback has moved it."""
-        return self.encoding.vector
+        """What the dense stage looks for, (d,): the encoding's vector, unless something has moved it.
+
+        With hypothetical passages it is the mean of theirs and the question's, of unit length again.
+        """
+        if not self._hypothetical:
+            return self.encoding.vector
+        texts = [text.encode("utf-8", "replace").decode("utf-8")[:LONGEST_ENCODED] for text in self._hypothetical]
+        mean = np.mean([self.encoding.vector, *(self._encode(text).vector for text in texts)], axis=0)
+        return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12), dtype=np.float32)
 
     def lexical_numbers(self, snapshot: Snapshot, depth: int) -> Numbers:
         """The BM25 index's best `depth`, best first, whatever this state knows of them."""

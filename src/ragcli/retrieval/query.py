@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
-from ragcli.errors import CollectionError, UsageError
+from ragcli.errors import CollectionError, RerankerUnavailable, UsageError
 from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, moved_vector, stage_ranking
 from ragcli.retrieval.final import fuse
 from ragcli.retrieval.fusion import RRF_K
@@ -46,6 +46,9 @@ Model = TypeVar("Model")
 EngineName = Literal["auto", "onnx", "torch"]
 Notify = Callable[[str], None]
 
+# Seconds for which a reranker elsewhere that gave no scores is not asked again.
+_AWAY: Final = 60.0
+
 SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
 
 
@@ -72,7 +75,9 @@ class Searcher:
         self._stack = ExitStack()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._encoders: dict[str, Encoder] = {}
-        self._rerankers: dict[str, TextReranker] = {}
+        self._rerankers: dict[tuple[str, str | None], TextReranker] = {}
+        self._away: dict[str, tuple[float, str]] = {}
+        self._told: set[str] = set()
         self._encodings: dict[tuple[str, str], Encoding] = {}
         self._names: dict[tuple[int, int], tuple[str, str]] = {}
 
@@ -111,7 +116,7 @@ class Searcher:
             clock.stages,
             request.pipeline,
             rerankers[0] if rerankers else None,
-            _left_out(request.text, clock.stages),
+            (*_left_out(request.text, clock.stages), *dict.fromkeys(clock.warnings)),
         )
 
     def ranking(self, request: QueryRequest, *, chunks: int = 0, documents: int = 0) -> RankedChunks:
@@ -136,7 +141,9 @@ class Searcher:
         if encoding is not None:
             question.encoding = encoding
         pipeline = PIPELINES[request.pipeline]
-        ranked = self._rank(snapshots, pipeline, request, question, _Clock())
+        clock = _Clock()
+        ranked = self._rank(snapshots, pipeline, request, question, clock)
+        self._tell_once(clock.warnings)
         if "encoding" in vars(question):
             self._encodings[name, request.text] = question.encoding
         pool = ranked.pool
@@ -166,6 +173,7 @@ class Searcher:
             lambda words: self._encoder(name).encode_tokens([words])[0],
             titles=titles,
             expansion=request.expansion,
+            hypothetical=request.hypothetical,
         )
 
     def _chunk_names(
@@ -193,7 +201,7 @@ class Searcher:
             with clock.stage("encoder", name):
                 self._encoder(name)
             with clock.stage("encode", "the question"):
-                _ = question.encoding
+                _ = question.encoding if "dense" not in stages else question.vector
         if request.rocchio is not None and "dense" in stages:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
@@ -201,7 +209,8 @@ class Searcher:
         scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
-                scores |= self._rerank(snapshots, pool, reranker, question)
+                reranker, late = self._rerank(snapshots, pool, reranker, question, request, clock)
+                scores |= late
         if pipeline.final == "fusion":
             with clock.stage("fuse", f"{' + '.join(scores)} by {request.fusion}"):
                 final = fuse(snapshots, replace(pool, scores=scores), pipeline, request, reranker)
@@ -227,13 +236,33 @@ class Searcher:
         return None if encoder == NO_ENCODER else "late"
 
     def _rerank(
-        self, snapshots: Sequence[Snapshot], pool: Pool, reranker: str, question: Question
-    ) -> dict[str, StageScores]:
+        self,
+        snapshots: Sequence[Snapshot],
+        pool: Pool,
+        reranker: str,
+        question: Question,
+        request: QueryRequest,
+        clock: _Clock,
+    ) -> tuple[str | None, dict[str, StageScores]]:
+        """The scores and which reranker gave them: late interaction, if any, where one elsewhere gives none."""
         from ragcli.retrieval.rerank import cross_scores, late_stage
 
-        if reranker == "late":
-            return late_stage(snapshots, pool, question, lambda: self._encoder(snapshots[0].settings.encoder))
-        return {"rerank": cross_scores(snapshots, pool, self._reranker(reranker), question.text)}
+        encoder = snapshots[0].settings.encoder
+        if reranker != "late":
+            until, why = self._away.get(reranker, (0.0, ""))
+            if time.monotonic() >= until:
+                try:
+                    model = self._reranker(reranker, request.reranker_key_env)
+                    return reranker, {"rerank": cross_scores(snapshots, pool, model, question.text)}
+                except RerankerUnavailable as error:
+                    why = f"{error} The passages were " + (
+                        "not reranked." if encoder == NO_ENCODER else "reranked by late interaction instead."
+                    )
+                    self._away[reranker] = time.monotonic() + _AWAY, why
+            clock.warnings.append(why)
+        if encoder == NO_ENCODER:
+            return None, {}
+        return "late", late_stage(snapshots, pool, question, lambda: self._encoder(encoder))
 
     def _encoder(self, name: str) -> Encoder:
         if name not in self._encoders:
@@ -255,12 +284,19 @@ class Searcher:
             self._encoders[name] = encoder
         return self._encoders[name]
 
-    def _reranker(self, name: str) -> TextReranker:
-        if name not in self._rerankers:
+    def _reranker(self, name: str, key_env: str | None) -> TextReranker:
+        key = name, key_env
+        if key not in self._rerankers:
             from ragcli.models import load_reranker
 
-            self._rerankers[name] = self._shelved(name, lambda: load_reranker(name, notify=self._notify))
-        return self._rerankers[name]
+            self._rerankers[key] = self._shelved(key, lambda: load_reranker(name, notify=self._notify, key_env=key_env))
+        return self._rerankers[key]
+
+    def _tell_once(self, warnings: Sequence[str]) -> None:
+        for warning in warnings:
+            if self._notify is not None and warning not in self._told:
+                self._notify(warning)
+            self._told.add(warning)
 
     def _shelved(self, key: Hashable, load: Callable[[], Model]) -> Model:
         return load() if self._models is None else self._models.take(key, load)
@@ -281,6 +317,7 @@ def query(
 class _Clock:
     def __init__(self) -> None:
         self._stages: list[StageTime] = []
+        self.warnings: list[str] = []
 
     @property
     def stages(self) -> tuple[StageTime, ...]:

@@ -24,7 +24,9 @@ class QueryRequest:
     """A question and how to answer it.
 
     `pool` is how many candidates each first stage gives (None: the pipeline's own number). `reranker` is
-    `auto`, `late`, `none`, or a cross-encoder's name or folder.
+    `auto`, `late`, `none`, a cross-encoder's name or folder, or a reranker elsewhere: `cohere:MODEL`, `jina:MODEL`
+    or an address, with its key in the environment variable `reranker_key_env`. Where that one gives no scores, late
+    interaction does.
 
     The rest is for comparing ways to rank, and None leaves the pipeline's own value: `fusion` of the stages by
     z-scores, min-max scores, reciprocal ranks (with `rrf_k`), or a convex mix of BM25 and dense alone (`alpha` is
@@ -33,7 +35,9 @@ class QueryRequest:
     its first three hits (Rocchio 1971; 1 is the question alone).
 
     `expansion` is words for the BM25 stage to look for beside the question's own, each with its weight against 1
-    for one of the question's; `ragcli.retrieval.rm3` finds such words.
+    for one of the question's; `ragcli.retrieval.rm3` finds such words. `hypothetical` is passages that could answer
+    the question; the dense stage looks for the mean of their vectors and the question's (Gao et al., ACL 2023,
+    arXiv:2212.10496).
     """
 
     text: str
@@ -41,6 +45,7 @@ class QueryRequest:
     pipeline: str = DEFAULT_PIPELINE
     pool: int | None = None
     reranker: str = "auto"
+    reranker_key_env: str | None = None
     max_per_source: int | None = None
     fusion: Literal["zscore", "minmax", "rrf", "convex"] = "zscore"
     rrf_k: int = 60
@@ -53,6 +58,7 @@ class QueryRequest:
     titles: float | None = None
     rocchio: float | None = None
     expansion: tuple[tuple[str, float], ...] = ()
+    hypothetical: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.pipeline not in PIPELINES:
