@@ -36,6 +36,7 @@ HEAVY = {
     *("pypdf", "pypdfium2", "huggingface_hub", "tokenizers", "safetensors", "tantivy", "yaml", "lxml", "selectolax"),
     *("charset_normalizer", "markdown_it", "pebble", "PIL", "pytesseract", "matplotlib", "ir_measures", "re2"),
     *("trafilatura", "pandas", "Stemmer", "regex", "lightgbm", "requests", "httpx"),
+    *("httpx2", "openai", "stamina", "tenacity"),
 }
 # Reading arrays is what these floors are for; the others stay free of it, so that grep and --help never load it.
 NUMPY_FLOORS = {"index", "models", "retrieval", "collection", "gate", "agent", "evaluation", "api"}

@@ -18,6 +18,16 @@ from typing import IO, Final
 _PART: Final = ".ragcli-part-"
 
 
+def cache_dir() -> Path:
+    """`RAGCLI_CACHE_DIR`, else the platform's place for a user's caches. It may not exist yet."""
+    named = os.environ.get("RAGCLI_CACHE_DIR")
+    if named:
+        return Path(named).expanduser().absolute()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_path("ragcli"))
+
+
 def make_folder(path: Path) -> None:
     """Make the folder and those above it that are missing. OSError as the system has it."""
     if path.is_dir():

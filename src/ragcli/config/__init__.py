@@ -11,6 +11,7 @@ beyond its own folder (`guards.py`) is withheld.
 
 from ragcli.config.guards import Demand, KeyPath
 from ragcli.config.keys import known_keys
+from ragcli.config.language import LanguageModelDefaults
 from ragcli.config.load import (
     CONFIG_NAME,
     CollectionConfig,
@@ -29,6 +30,7 @@ __all__ = [
     "Config",
     "Demand",
     "KeyPath",
+    "LanguageModelDefaults",
     "QueryDefaults",
     "find_config",
     "known_keys",

@@ -60,11 +60,25 @@ QUERY: Final = _table(
     pipeline=Key("text", choices=("classic", "hybrid", "bm25", "tfidf", "dense")),
     pool=Key("whole number", least=1),
     reranker=Key("text", guard="model", free=("auto", "late", "none")),
+    reranker_key_env=Key("text", guard="secret"),
     max_per_source=Key("whole number", least=1),
+)
+LLM: Final = _table(
+    base_url=Key("text", guard="endpoint"),
+    model=Key("text"),
+    api_key_env=Key("text", guard="secret"),
+    timeout=Key("number", least=0.1),
+    max_calls=Key("whole number", least=0),
+    max_total_tokens=Key("whole number", least=0),
+    price_in=Key("number", least=0),
+    price_out=Key("number", least=0),
+    max_cost=Key("number", least=0),
+    cache=Key("yes or no"),
+    prompts=Key("text", guard="path"),
 )
 
 SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = MappingProxyType(
-    {"defaults": DEFAULTS, "models": MODELS, "query": QUERY}
+    {"defaults": DEFAULTS, "models": MODELS, "query": QUERY, "llm": LLM}
 )
 
 

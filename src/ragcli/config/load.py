@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 
 from ragcli.config.guards import Demand, KeyPath, demands, without
 from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key, complaint
+from ragcli.config.language import LanguageModelDefaults
 from ragcli.config.lines import line_of
 from ragcli.errors import ConfigError
 from ragcli.records import CollectionSettings
@@ -53,6 +54,7 @@ class QueryDefaults:
     pipeline: str = "hybrid"
     pool: int | None = None
     reranker: str = "auto"
+    reranker_key_env: str | None = None
     max_per_source: int | None = None
 
 
@@ -70,6 +72,7 @@ class Config:
     data_dir: Path | None = None
     engine: Literal["auto", "onnx", "torch"] = "auto"
     query: QueryDefaults = field(default_factory=QueryDefaults)
+    llm: LanguageModelDefaults = field(default_factory=LanguageModelDefaults)
     defaults: CollectionConfig = field(default_factory=CollectionConfig)
     collections: Mapping[str, CollectionConfig] = field(default_factory=dict)
     withheld: tuple[Demand, ...] = ()
@@ -193,6 +196,7 @@ class _Reader:
             data_dir=data_dir,
             engine=self._section("models").get("engine", "auto"),
             query=self._query(),
+            llm=self._language_model(),
             defaults=defaults,
             collections=MappingProxyType(self._collections(defaults)),
         )
@@ -209,6 +213,12 @@ class _Reader:
     def _query(self) -> QueryDefaults:
         query = QueryDefaults(**self._section("query"))
         return replace(query, reranker=self._model(query.reranker))
+
+    def _language_model(self) -> LanguageModelDefaults:
+        found = dict(self._section("llm"))
+        if "prompts" in found:
+            found["prompts"] = self._path(("llm", "prompts"), found["prompts"])
+        return LanguageModelDefaults(**found)
 
     def _collections(self, defaults: CollectionConfig) -> dict[str, CollectionConfig]:
         found = {}

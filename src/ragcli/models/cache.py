@@ -12,19 +12,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ragcli.private import open_lock, replace_file
+from ragcli.private import cache_dir, open_lock, replace_file
 
 _HASHES = "hashes.json"
-
-
-def cache_dir() -> Path:
-    """`RAGCLI_CACHE_DIR`, else the platform's place for a user's caches. It may not exist yet."""
-    named = os.environ.get("RAGCLI_CACHE_DIR")
-    if named:
-        return Path(named).expanduser().absolute()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_path("ragcli"))
 
 
 @contextlib.contextmanager

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ragcli.models.cache import cache_dir, file_sha256
+from ragcli.models.cache import file_sha256
 from ragcli.models.find import FoundModel
 from ragcli.models.hardware import processor_kind
+from ragcli.private import cache_dir
 
 # Raise it when the graph changes: entries of another version are not read.
 FORMAT: Final = 2

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.models.cache import cache_dir, file_sha256
-from ragcli.private import replace_file
+from ragcli.models.cache import file_sha256
+from ragcli.private import cache_dir, replace_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer

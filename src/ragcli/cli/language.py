@@ -1,0 +1,103 @@
+"""Options of the commands that may ask a language model, and the model that comes of them.
+
+What the configuration says of it reaches beyond the machine, so it is asked for trust when it is used and not before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ragcli.cli.options import Surroundings
+    from ragcli.llm.open import RemoteLanguageModel
+
+LlmBaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--llm-base-url", metavar="URL", help="An OpenAI-compatible endpoint, such as http://localhost:11434/v1."
+    ),
+]
+LlmModel = Annotated[
+    str | None, typer.Option("--llm-model", metavar="NAME", help="The language model, as the endpoint knows it.")
+]
+LlmKeyEnv = Annotated[
+    str | None, typer.Option("--llm-key-env", metavar="VARIABLE", help="The environment variable that holds the key.")
+]
+MaxLlmCalls = Annotated[
+    int | None,
+    typer.Option("--max-llm-calls", metavar="N", help="Ask the language model at most N times (1000)."),
+]
+
+
+def language_model(
+    here: Surroundings,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    key_env: str | None = None,
+    max_calls: int | None = None,
+) -> RemoteLanguageModel | None:
+    """The language model that options or the configuration name, or None where neither names one.
+
+    A key that the configuration has for its own endpoint is not sent to another one. Raises UsageError when only
+    half of it is known, UntrustedConfig, or MissingExtra.
+    """
+    if base_url is None:
+        here.allow(("llm", "base_url"), ("llm", "api_key_env"))
+    defaults = here.config.llm
+    address, name = base_url or defaults.base_url, model or defaults.model
+    if address is None and name is None:
+        return None
+    if address is None or name is None:
+        missing = "--llm-base-url or [llm] base_url" if address is None else "--llm-model or [llm] model"
+        raise UsageError(f"To ask a language model, its address and its name are needed; {missing} is missing.")
+    from ragcli.cli.terminal import note
+    from ragcli.llm.open import open_language_model
+    from ragcli.llm.settings import LanguageModelSettings
+    from ragcli.private import cache_dir
+
+    own = base_url is None or base_url == defaults.base_url
+    settings = LanguageModelSettings(
+        address,
+        name,
+        api_key_env=key_env or (defaults.api_key_env if own else None),
+        timeout=defaults.timeout,
+        max_calls=defaults.max_calls if max_calls is None else max_calls,
+        max_total_tokens=defaults.max_total_tokens,
+        price_in=defaults.price_in,
+        price_out=defaults.price_out,
+        max_cost=defaults.max_cost,
+        cache=cache_dir() / "llm" if defaults.cache else None,
+    )
+    return open_language_model(settings, notify=note)
+
+
+def needed_language_model(
+    here: Surroundings,
+    what: str,
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    key_env: str | None = None,
+    max_calls: int | None = None,
+) -> RemoteLanguageModel:
+    """The same for what cannot be done without one; `what` begins the sentence that says so."""
+    found = language_model(here, base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
+    if found is None:
+        raise UsageError(
+            f"{what} needs a language model: give --llm-base-url and --llm-model, "
+            "or base_url and model under [llm] in collections.toml."
+        )
+    return found
+
+
+def prompts_folder(here: Surroundings) -> Path | None:
+    """The folder whose files replace the prompts that come with ragcli, if the configuration names one."""
+    here.allow(("llm", "prompts"))
+    return here.config.llm.prompts

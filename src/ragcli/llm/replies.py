@@ -1,0 +1,71 @@
+"""Reading what was asked for as JSON out of what a language model wrote.
+
+Models wrap JSON in fences, talk before and after it, think aloud, and leave a comma too many. What can be read
+beyond doubt is read; the rest is `LanguageModelError`, and whoever asked goes on without the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ragcli.errors import LanguageModelError
+
+_THOUGHTS: Final = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
+_SPARE_COMMA: Final = re.compile(r",(\s*[}\]])")
+_LONGEST: Final = 200_000
+
+
+def without_thoughts(text: str) -> str:
+    """The text less the thinking that some models put before their answer."""
+    return _THOUGHTS.sub("", text, count=1).strip()
+
+
+def json_object(text: str) -> dict[str, Any]:
+    """The first JSON object in a reply. Raises LanguageModelError when there is none."""
+    for value in _values(text, "{"):
+        if isinstance(value, dict):
+            return value
+    raise LanguageModelError(f"The language model was asked for JSON and wrote: {_shown(text)}")
+
+
+def json_strings(text: str, key: str) -> list[str]:
+    """The texts listed under `key` in a reply, blank ones left out; a bare list of texts does as well.
+
+    Raises LanguageModelError when there is no such list, or nothing in it.
+    """
+    for opening in "{[":
+        for value in _values(text, opening):
+            listed = value.get(key) if isinstance(value, dict) else value
+            if isinstance(listed, str):
+                listed = [listed]
+            if isinstance(listed, list):
+                texts = [" ".join(each.split()) for each in listed if isinstance(each, str) and each.strip()]
+                if texts:
+                    return texts
+    raise LanguageModelError(f'The language model was asked for a list of "{key}" and wrote: {_shown(text)}')
+
+
+def _values(text: str, opening: str) -> Iterator[Any]:
+    """The JSON values that begin with `opening`, in their order; what lies inside one is not looked at again."""
+    text = without_thoughts(text[:_LONGEST])
+    decoder = json.JSONDecoder()
+    for source in dict.fromkeys((text, _SPARE_COMMA.sub(r"\1", text))):
+        at = source.find(opening)
+        tries = 0
+        while at >= 0 and tries < 100:
+            tries += 1
+            try:
+                value, end = decoder.raw_decode(source, at)
+            except (ValueError, RecursionError):
+                end = at + 1
+            else:
+                yield value
+            at = source.find(opening, end)
+
+
+def _shown(text: str) -> str:
+    words = " ".join(text.split())
+    return (words if len(words) <= 120 else words[:120] + "…") or "nothing."
