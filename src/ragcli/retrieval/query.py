@@ -170,7 +170,7 @@ class Searcher:
         text = request.text[:LONGEST_QUESTION]
         return Question(
             text,
-            lambda words: self._encoder(name).encode_tokens([words])[0],
+            lambda words: self.encoder(name).encode_tokens([words])[0],
             titles=titles,
             expansion=request.expansion,
             hypothetical=request.hypothetical,
@@ -199,7 +199,7 @@ class Searcher:
         depth = max(request.pool or pipeline.pool, request.top)
         if "dense" in stages or reranker == "late":
             with clock.stage("encoder", name):
-                self._encoder(name)
+                self.encoder(name)
             with clock.stage("encode", "the question"):
                 _ = question.encoding if "dense" not in stages else question.vector
         if request.rocchio is not None and "dense" in stages:
@@ -252,7 +252,7 @@ class Searcher:
             until, why = self._away.get(reranker, (0.0, ""))
             if time.monotonic() >= until:
                 try:
-                    model = self._reranker(reranker, request.reranker_key_env)
+                    model = self.reranker(reranker, request.reranker_key_env)
                     return reranker, {"rerank": cross_scores(snapshots, pool, model, question.text)}
                 except RerankerUnavailable as error:
                     why = f"{error} The passages were " + (
@@ -262,9 +262,13 @@ class Searcher:
             clock.warnings.append(why)
         if encoder == NO_ENCODER:
             return None, {}
-        return "late", late_stage(snapshots, pool, question, lambda: self._encoder(encoder))
+        return "late", late_stage(snapshots, pool, question, lambda: self.encoder(encoder))
 
-    def _encoder(self, name: str) -> Encoder:
+    def encoder(self, name: str) -> Encoder:
+        """The model of that name that collections here were made with, loaded when it is first asked for.
+
+        Raises ModelUnavailable, or CollectionError when it is another model by the same name.
+        """
         if name not in self._encoders:
             from ragcli.models import load_encoder
 
@@ -284,7 +288,8 @@ class Searcher:
             self._encoders[name] = encoder
         return self._encoders[name]
 
-    def _reranker(self, name: str, key_env: str | None) -> TextReranker:
+    def reranker(self, name: str, key_env: str | None = None) -> TextReranker:
+        """The reranker of that name or address, loaded when it is first asked for. Raises ModelUnavailable."""
         key = name, key_env
         if key not in self._rerankers:
             from ragcli.models import load_reranker

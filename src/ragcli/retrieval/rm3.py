@@ -42,6 +42,7 @@ _WORD: Final = re.compile(r"[^\W\d_][^\W_]*")
 _SHORTEST: Final = 3
 _COMMON_SHARE: Final = 0.1
 # In a handful of chunks a tenth is less than one.
+_SHARPNESS: Final = 1.0
 _NEVER_COMMON: Final = 5
 
 
@@ -105,7 +106,7 @@ def _relevance_model(
     forms: defaultdict[str, Counter[str]] = defaultdict(Counter)
     if not hits:
         return {}, {}
-    belief = np.exp(z_scores([hit.score for hit in hits]))
+    belief = np.exp(_SHARPNESS * z_scores([hit.score for hit in hits]))
     for hit, weight in zip(hits, (belief / belief.sum()).tolist(), strict=True):
         counts: Counter[str] = Counter()
         for word, count in Counter(_telling(hit.chunk.text)).items():
