@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.silence_streams()
         code = EXIT_DONE
     except RagcliError as error:
-        terminal.note(str(error))
+        terminal.note(error.sentence, error.picture)
         code = error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted.")

@@ -22,6 +22,13 @@ class RagcliError(Exception):
     """Base of every error ragcli raises on purpose. `str(error)` is the sentence to show."""
 
     exit_code: ClassVar[int] = EXIT_BAD_INPUT
+    picture: tuple[str, ...] = ()
+    """Lines that are shown below the sentence as they stand."""
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, without the picture."""
+        return str(self)
 
 
 class UsageError(RagcliError):
@@ -32,6 +39,22 @@ class UsageError(RagcliError):
 
 class RoleError(UsageError, TypeError):
     """A part given to the search agent came back with what its role cannot give; the sentence names the part."""
+
+
+class FilterError(UsageError):
+    """A filter cannot be read. Its text shows the expression too, with a caret under the fault."""
+
+    def __init__(self, sentence: str, *, expression: str | None = None, at: int = 0) -> None:
+        super().__init__(sentence)
+        self.picture = () if expression is None else caret_lines(expression, at)
+
+    @property
+    def sentence(self) -> str:
+        """What is wrong, without the expression."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        return "\n".join((self.sentence, *self.picture))
 
 
 class InputError(RagcliError):
@@ -86,3 +109,27 @@ class MissingExtra(RagcliError, ImportError):
     """An optional dependency is not installed; the sentence names the extra that brings it."""
 
     exit_code = EXIT_NO_MODEL
+
+
+_SHOWN: Final = 60
+
+
+def caret_lines(text: str, at: int) -> tuple[str, str]:
+    """The text on one line and a caret under character `at`; of a long text, what stands around it."""
+    start, stop = max(0, at - _SHOWN), at + _SHOWN
+    # Whatever moves the cursor would move the caret away from the fault.
+    line = "".join(character if character.isprintable() else " " for character in text[start:stop])
+    before = "… " if start else ""
+    after = " …" if stop < len(text) else ""
+    column = len(before) + sum(map(_cells, line[: at - start]))
+    return f"  {before}{line}{after}", "  " + " " * column + "^"
+
+
+def _cells(character: str) -> int:
+    if character < "\u0300":
+        return 1
+    import unicodedata
+
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

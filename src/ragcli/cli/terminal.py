@@ -139,12 +139,16 @@ def write_lines(lines: Sequence[str] | Iterator[str]) -> None:
         write(line + "\n")
 
 
-def note(sentence: str) -> None:
-    """Tell the person something, in one line on stderr. A closed stderr is no reason to fail."""
+def note(sentence: str, picture: Sequence[str] = ()) -> None:
+    """Tell the person something, in one line on stderr. A closed stderr is no reason to fail.
+
+    The lines of `picture` come below it, their blanks as they are.
+    """
     import contextlib
 
+    lines = (f"{PROGRAM}: {safe_line(sentence)}", *(_UNSAFE.sub(_picture, line) for line in picture))
     with contextlib.suppress(OSError, ValueError):
-        print(f"{PROGRAM}: {safe_line(sentence)}", file=sys.stderr, flush=True)  # noqa: T201
+        print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201
 
 
 def open_closed_streams() -> None:

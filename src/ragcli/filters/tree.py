@@ -1,0 +1,148 @@
+"""A filter as a value: conditions on one key each, joined by and, or and not; and how it is written.
+
+`where_text` writes an expression that `parse_where` reads as the same filter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ragcli.filters.periods import Period
+
+Value = str | int | float | bool | Period
+Comparison = Literal["=", "!=", "<", "<=", ">", ">="]
+
+KEYWORDS: Final = frozenset({"and", "or", "not", "in", "exists", "true", "false", "like", "matches"})
+PLAIN_KEY: Final = re.compile(r"[^\W\d]\w*")
+"""A key that is written as it is; any other stands in backticks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """One of the key's values stands so to `value`; with "!=", the key has values and none of them equals it."""
+
+    key: str
+    operator: Comparison
+    value: Value
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of the key's values equals one of `values`; if `negated`, the key has values and none of them does."""
+
+    key: str
+    values: tuple[Value, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One of the key's texts holds the pattern ("~"), is like it with % and _, or has a match of the expression."""
+
+    key: str
+    operator: Literal["~", "like", "matches"]
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The key has a value."""
+
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Filter
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts hold; without parts, every document is kept."""
+
+    parts: tuple[Filter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """One of the parts holds; without parts, none is."""
+
+    parts: tuple[Filter, ...]
+
+
+Filter = Compare | OneOf | Match | Exists | Not | And | Or
+
+
+def all_of(*filters: Filter | None) -> Filter:
+    """A filter that holds where all of these do; None stands for no condition."""
+    parts = tuple(
+        part for each in filters if each is not None for part in (each.parts if type(each) is And else (each,))
+    )
+    return parts[0] if len(parts) == 1 else And(parts)
+
+
+def any_of(*filters: Filter) -> Filter:
+    """A filter that holds where one of these does."""
+    parts = tuple(part for each in filters for part in (each.parts if type(each) is Or else (each,)))
+    return parts[0] if len(parts) == 1 else Or(parts)
+
+
+def keys_of(condition: Filter) -> Iterator[str]:
+    """Every key the filter asks for, as often as it does."""
+    match condition:
+        case Not(part):
+            yield from keys_of(part)
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from keys_of(part)
+        case Compare(key) | OneOf(key) | Match(key) | Exists(key):
+            yield key
+
+
+def where_text(condition: Filter) -> str:
+    """The filter as an expression."""
+    match condition:
+        case And(parts):
+            return " and ".join(_inner(part) for part in parts) if parts else "true"
+        case Or(parts):
+            return " or ".join(_inner(part) for part in parts) if parts else "false"
+        case Not(part):
+            return f"not {_inner(part)}"
+        case Exists(key):
+            return f"exists {key_text(key)}"
+        case OneOf(key, values, negated):
+            return f"{key_text(key)} {'not in' if negated else 'in'} [{', '.join(map(value_text, values))}]"
+        case Match(key, operator, pattern):
+            return f"{key_text(key)} {operator} {value_text(pattern)}"
+        case Compare(key, operator, value):
+            return f"{key_text(key)} {operator} {value_text(value)}"
+
+
+def _inner(part: Filter) -> str:
+    text = where_text(part)
+    return f"({text})" if isinstance(part, And | Or) and len(part.parts) > 1 else text
+
+
+def key_text(key: str) -> str:
+    """The key as an expression has it."""
+    if PLAIN_KEY.fullmatch(key) and key.lower() not in KEYWORDS:
+        return key
+    return _quoted(key, "`")
+
+
+def value_text(value: Value) -> str:
+    """The value as an expression has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return _quoted(value, '"')
+    return value.text if isinstance(value, Period) else repr(value)
+
+
+def _quoted(text: str, quote: str) -> str:
+    return quote + text.replace("\\", "\\\\").replace(quote, "\\" + quote) + quote
