@@ -17,7 +17,7 @@ from typing import Literal
 MetadataValue = str | int | float | bool | date | list[str]
 """What a document may be said to be. A moment is a `datetime` in UTC, which is a `date` too (see `dates`)."""
 Metadata = Mapping[str, MetadataValue]
-ScoreType = Literal["cosine", "bm25", "dense", "fused", "rerank"]
+ScoreType = Literal["cosine", "bm25", "dense", "fused", "rerank", "other"]
 
 
 @dataclass(frozen=True, slots=True)
