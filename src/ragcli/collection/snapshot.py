@@ -265,6 +265,17 @@ class Snapshot:
         with reading(self.folder):
             return catalogue.read_places(self._connection, self.collection, document_id, 0, 2**62)
 
+    def page_of(self, chunk: StoredChunk, offset: int) -> int | None:
+        """The page that has character `offset` of a chunk; None for a document without pages."""
+        if chunk.page_start is None or chunk.page_start == chunk.page_end:
+            return chunk.page_start
+        from ragcli.collection.pages import document_pages
+
+        with reading(self.folder):
+            spans = document_pages(self._connection, chunk.document_id)
+        at = chunk.start + offset
+        return next((span.number for span in reversed(spans) if span.start <= at), chunk.page_start)
+
     def texts(self, prefilter: str | None = None) -> Iterator[DocumentText]:
         """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it."""
         with reading(self.folder):
