@@ -9,10 +9,13 @@ search can go on with what is on this machine.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from threading import Thread
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -32,6 +35,7 @@ BATCH: Final = 64
 """Passages in one request; a server of one's own often takes no more."""
 
 _WAIT: Final = 0.5
+_LONGEST_CONNECT: Final = 10.0
 _LARGEST_REPLY: Final = 8 << 20
 _SHOWN: Final = 160
 _KEYS: Final = {COHERE: "COHERE_API_KEY", JINA: "JINA_API_KEY"}
@@ -110,33 +114,45 @@ class RemoteReranker:
         return _read_scores(self._send(sent, deadline), len(texts), self.endpoint.host)
 
     def _send(self, body: bytes, deadline: float) -> bytes:
-        """The reply to a request, tried again where that may help and time is left."""
+        """The reply to a request. A thread of its own asks: one that never ends is left behind and not waited for."""
+        headers = {"content-type": "application/json", "accept": "application/json", **self._authorization()}
+        replies: SimpleQueue[bytes | RerankerUnavailable] = SimpleQueue()
+        Thread(target=lambda: replies.put(self._answered(body, headers, deadline)), daemon=True).start()
+        try:
+            reply = replies.get(timeout=max(deadline - time.monotonic(), 0.0))
+        except Empty:
+            self._client = None
+            raise RerankerUnavailable(
+                f"The reranker at {self.endpoint.host} did not answer within {self.timeout:g} s."
+            ) from None
+        if isinstance(reply, RerankerUnavailable):
+            raise reply
+        return reply
+
+    def _answered(self, body: bytes, headers: dict[str, str], deadline: float) -> bytes | RerankerUnavailable:
+        """The reply, asked for again where that may help and time is left, or what is wrong."""
         try:
             import httpx2
             import stamina
-        except ImportError as error:
-            raise RerankerUnavailable(
-                "A reranker elsewhere needs the extra 'llm': pip install 'ragcli[llm]'."
-            ) from error
-        headers = {"content-type": "application/json", "accept": "application/json", **self._authorization()}
+        except ImportError:
+            return RerankerUnavailable("A reranker elsewhere needs the extra 'llm': pip install 'ragcli[llm]'.")
 
         def worth_retrying(error: Exception) -> bool | float:
-            if isinstance(error, _Refused):
-                # A wait that outlasts the time there is would only waste it.
-                return error.wait if error.again and error.wait < deadline - time.monotonic() else False
-            return isinstance(error, httpx2.TransportError) and time.monotonic() < deadline
+            wait = error.wait if isinstance(error, _Refused) else _WAIT
+            again = error.again if isinstance(error, _Refused) else isinstance(error, httpx2.TransportError)
+            # A wait that outlasts the time there is would only waste it.
+            return wait if again and wait < deadline - time.monotonic() else False
 
-        left = max(deadline - time.monotonic(), 0.001)
+        # Without a handler, what stamina logs of its retries would go to stderr.
+        logging.getLogger("stamina").addHandler(logging.NullHandler())
         try:
-            for attempt in stamina.retry_context(
-                on=worth_retrying, attempts=ATTEMPTS, timeout=left, wait_initial=0.2, wait_max=5.0, wait_jitter=0.2
-            ):
+            for attempt in stamina.retry_context(on=worth_retrying, attempts=ATTEMPTS, timeout=None):
                 with attempt:
                     return self._post(body, headers, deadline)
         except _Refused as error:
-            raise RerankerUnavailable(f"The reranker at {self.endpoint.host} answered {error}.") from error
-        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError) as error:
-            raise RerankerUnavailable(f"The reranker at {self.endpoint.host} {_trouble(error)}.") from error
+            return RerankerUnavailable(f"The reranker at {self.endpoint.host} answered {error}.")
+        except Exception as error:
+            return RerankerUnavailable(f"The reranker at {self.endpoint.host} {_trouble(error)}.")
         raise AssertionError
 
     def _authorization(self) -> dict[str, str]:
@@ -155,26 +171,20 @@ class RemoteReranker:
     def _post(self, body: bytes, headers: dict[str, str], deadline: float) -> bytes:
         import httpx2
 
-        left = deadline - time.monotonic()
-        if left <= 0:
-            raise httpx2.ReadTimeout("no time is left")
         if self._client is None:
             # Neither a proxy nor a .netrc of the environment's has a part in it.
             self._client = httpx2.Client(follow_redirects=False, trust_env=False)
-        with self._client.stream(
-            "POST", self.endpoint.address, content=body, headers=headers, timeout=left
-        ) as response:
-            reply = bytearray()
-            for part in response.iter_bytes():
-                reply += part
-                if len(reply) > _LARGEST_REPLY:
-                    raise ValueError("sent more than any scores need")
-                # A timeout of the client is for each part; one that trickles must end too.
-                if time.monotonic() > deadline:
-                    raise httpx2.ReadTimeout("too slow")
-        if response.status_code == 200:
-            return bytes(reply)
-        raise _Refused(response.status_code, _said(bytes(reply)), response.headers.get("retry-after"))
+        left = max(deadline - time.monotonic(), 0.05)
+        limits = httpx2.Timeout(left, connect=min(left, _LONGEST_CONNECT))
+        with self._client.stream("POST", self.endpoint.address, content=body, headers=headers, timeout=limits) as reply:
+            content = bytearray()
+            for part in reply.iter_bytes():
+                content += part
+                if len(content) > _LARGEST_REPLY:
+                    raise ValueError("it sent more than any scores need")
+        if reply.status_code == 200:
+            return bytes(content)
+        raise _Refused(reply.status_code, _said(bytes(content)), reply.headers.get("retry-after"))
 
 
 class _Refused(Exception):
