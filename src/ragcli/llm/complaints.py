@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -71,8 +71,9 @@ def _told(error: Exception) -> str:
     if isinstance(error, openai.APITimeoutError):
         return "it took too long to answer"
     if isinstance(error, openai.APIConnectionError):
-        reason = _last_cause(error)
-        return f"it cannot be reached ({_short(str(reason))}); is the server running?"[: 2 * _LONGEST].rstrip("?") + "?"
+        causes = list(_causes(error))
+        reached = not any(type(each).__name__.startswith("Connect") for each in causes)
+        return f"{'the connection broke off' if reached else 'it cannot be reached'} ({_short(str(causes[-1]))})"
     if isinstance(error, openai.APIStatusError):
         return _of_status(error.status_code, _message(error))
     if isinstance(error, openai.APIError):
@@ -107,13 +108,10 @@ def _message(error: Any) -> str:
     return ""
 
 
-def _last_cause(error: BaseException) -> BaseException:
-    for _ in range(8):
-        following = error.__cause__ or error.__context__
-        if following is None:
-            break
-        error = following
-    return error
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _short(text: str) -> str:

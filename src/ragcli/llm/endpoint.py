@@ -69,8 +69,8 @@ class Endpoint:
 
         Raises LanguageModelError when there is none within the time limit.
         """
-        deadline = time.monotonic() + self._settings.timeout
         client = self._opened()
+        deadline = time.monotonic() + self._settings.timeout
         events: SimpleQueue[_Event] = SimpleQueue()
         # A daemon: a server that never answers must not keep the program from ending.
         threading.Thread(
@@ -110,8 +110,6 @@ class Endpoint:
     ) -> Reply:
         import stamina
 
-        # Without a handler, what stamina logs of its retries would go to stderr; the person is told by `notify`.
-        logging.getLogger("stamina").addHandler(logging.NullHandler())
         told = _Told(events)
         parameters = self._parameters(request, stream)
         rewordings = 0
@@ -169,6 +167,12 @@ class Endpoint:
             if self._settings.api_key_env and not key:
                 raise self._failed(f"the environment variable {self._settings.api_key_env} holds no key")
             self._client = _client(self._settings.base_url, key)
+            # All libraries are loaded now, so that loading them is not counted as waiting for the server.
+            import stamina
+
+            # Without a handler, what stamina logs would go to stderr; the person is told by `notify`.
+            logging.getLogger(stamina.__name__).addHandler(logging.NullHandler())
+            _ = self._client.chat.completions
         return self._client
 
     def _drop(self) -> None:

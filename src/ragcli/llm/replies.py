@@ -55,7 +55,7 @@ def _values(text: str, opening: str) -> Iterator[Any]:
     for source in dict.fromkeys((text, _SPARE_COMMA.sub(r"\1", text))):
         at = source.find(opening)
         tries = 0
-        while at >= 0 and tries < 100:
+        while at >= 0 and tries < 20:
             tries += 1
             try:
                 value, end = decoder.raw_decode(source, at)
