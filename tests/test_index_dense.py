@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ragcli.index.arrays import RowWriter, SpanReader, open_rows
 from ragcli.index.dense import sign_distances, top_rows, top_rows_by_signs
-from ragcli.index.tokens import TokenReader, chunk_frequency, idf_weights, max_sim, pack_signs
+from ragcli.index.tokens import TokenReader, best_matches, best_of, chunk_frequency, idf_weights, max_sim, pack_signs
 
 Array = npt.NDArray[np.float32]
 
@@ -160,6 +160,18 @@ def test_a_window_scores_what_its_48_tokens_alone_would(tmp_path: Path) -> None:
     expected = plain_windows(query, weights, [chunks[row] for row in (7, 0, 1, 2, 3, 4, 5, 6)])
     np.testing.assert_allclose(found.window, expected, atol=1e-4)
     assert (found.window <= found.whole + 1e-5).all()
+
+
+def test_each_question_token_has_its_own_best_match_in_each_chunk(tmp_path: Path) -> None:
+    chunks = [unit_rows(size, 64, size) for size in (0, 1, 17, 0, 200, 0)]
+    query, weights = unit_rows(5, 64, 1), np.linspace(0.1, 1, 5, dtype=np.float32)
+    reader = reader_of(chunks, tmp_path)
+    found = best_matches(query, reader, range(6))
+    np.testing.assert_allclose(found @ weights, max_sim(query, weights, reader, range(6)).whole, atol=1e-5)
+    assert found[[0, 3, 5]].tolist() == [[0.0] * 5] * 3
+    signs = np.concatenate([np.where(chunk > 0, 1, -1) for chunk in chunks]).astype(np.float32) / np.float32(8)
+    exact = best_of(signs @ query.T, np.asarray([len(chunk) for chunk in chunks]))
+    np.testing.assert_allclose(found, exact, atol=1e-2)
 
 
 def test_late_interaction_without_rows_or_query_tokens_is_zero(tmp_path: Path) -> None:

@@ -98,10 +98,34 @@ def max_sim(
 
     A chunk without tokens scores 0. Weights must not be negative; divide them by their sum for scores in [-1, 1].
     """
+    of_block, counts = _cosines_of_blocks(query_tokens, reader, rows)
+    return _scores_of_blocks(of_block, counts, query_weights)
+
+
+def best_matches(query_tokens: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray) -> FloatArray:
+    """How near the nearest token of each chunk comes to each query token: cosines (n, q), 0 in a chunk without any."""
+    of_block, counts = _cosines_of_blocks(query_tokens, reader, rows)
+    return _best_of_chunks(of_block, counts)
+
+
+def best_of(similarities: FloatArray, counts: IntArray) -> FloatArray:
+    """The same from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
+    return _best_of_chunks(_block_maxima(similarities, counts), counts)
+
+
+def late_scores(similarities: FloatArray, counts: IntArray, query_weights: FloatArray) -> LateScores:
+    """Scores from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
+    return _scores_of_blocks(_block_maxima(similarities, counts), counts, query_weights)
+
+
+def _cosines_of_blocks(
+    query_tokens: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray
+) -> tuple[FloatArray, IntArray]:
+    """The best cosines in each block of tokens of the chunks at `rows`, (blocks, q), and the chunks' token counts."""
     bits, counts = reader.gather(rows)
     query = np.asarray(query_tokens, np.float32)
     if not len(bits) or not len(query):
-        return LateScores(np.zeros(len(counts), np.float32), np.zeros(len(counts), np.float32))
+        return np.zeros((0, len(query)), np.float32), np.zeros(len(counts), np.int64)
     scale = np.maximum(np.abs(query).max(axis=1), np.float32(1e-30)) / np.float32(_LARGEST)
     whole = np.rint(query / scale[:, None]).astype(np.int8)
     best = _block_maxima(_overlaps(whole, bits), counts).astype(np.float32)
@@ -110,12 +134,16 @@ def max_sim(
     # Of the rounded numbers too, so that rounding them all up or down does not shift every cosine.
     best -= whole.sum(axis=1, dtype=np.int32) * scale
     best /= np.sqrt(np.float32(query.shape[1]))
-    return _scores_of_blocks(best, counts, query_weights)
+    return best, counts
 
 
-def late_scores(similarities: FloatArray, counts: IntArray, query_weights: FloatArray) -> LateScores:
-    """Scores from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
-    return _scores_of_blocks(_block_maxima(similarities, counts), counts, query_weights)
+def _best_of_chunks(of_block: FloatArray, counts: IntArray) -> FloatArray:
+    best = np.zeros((len(counts), of_block.shape[1]), np.float32)
+    filled = np.flatnonzero(counts)
+    if len(filled):
+        blocks = -(-np.asarray(counts)[filled] // _WINDOW_STEP)
+        best[filled] = np.maximum.reduceat(of_block, np.cumsum(blocks) - blocks, axis=0)
+    return best
 
 
 def _block_maxima(similarities: npt.NDArray[Scores], counts: IntArray) -> npt.NDArray[Scores]:
