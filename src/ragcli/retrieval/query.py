@@ -164,6 +164,24 @@ class Searcher:
         found = tuple(RankedChunk(*names[place], scores.get(place, lowest)) for place in known)
         return RankedChunks(found, ranked.reranker)
 
+    def ranked(self, request: QueryRequest) -> tuple[tuple[Ranked, Question], ...]:
+        """The whole pools that `query` would cut its hits from, one for each encoder, and the question as each read it.
+
+        Question encodings are kept from call to call, as by `ranking`.
+        """
+        found = []
+        for snapshots in _by_encoder(self._snapshots):
+            key = snapshots[0].settings.encoder, request.text
+            question = self._question(snapshots, request)
+            if key in self._encodings:
+                question.encoding = self._encodings[key]
+            clock = _Clock()
+            found.append((self._rank(snapshots, PIPELINES[request.pipeline], request, question, clock), question))
+            self._tell_once(clock.warnings)
+            if "encoding" in vars(question):
+                self._encodings[key] = question.encoding
+        return tuple(found)
+
     def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> Question:
         name = snapshots[0].settings.encoder
         titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
