@@ -1,0 +1,116 @@
+"""A conversation from a file, for a question that leans on it.
+
+Programs keep conversations as JSON, a list or a line for each turn, with the keys of OpenAI's protocol; people write
+`user:` and `assistant:` in a text. All three are read, the form being told by the file's first character.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from ragcli.errors import InputError
+from ragcli.llm.protocols import Message
+
+_LARGEST: Final = 1 << 20
+_MOST: Final = 200
+_SPEAKERS: Final = {
+    **dict.fromkeys(("user", "human", "you", "me", "q", "question"), "user"),
+    **dict.fromkeys(("assistant", "ai", "bot", "model", "a", "answer"), "assistant"),
+    "system": "system",
+}
+# A name at a line's start: plain, bold or a heading of Markdown, the colon inside the bold or after it.
+_TURN: Final = re.compile(
+    rf"^[ \t]*(?:#{{1,6}}[ \t]*|[-*][ \t]+)?(?:\*\*|__)?({'|'.join(_SPEAKERS)})(?:\*\*|__)?[ \t]*:(?:\*\*|__)?[ \t]*",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def read_history(file: Path) -> tuple[Message, ...]:
+    """The turns of the conversation in a file, oldest first; of a long one the last 200.
+
+    Raises InputError, which names the file and the line or turn, when it is no conversation.
+    """
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(_LARGEST + 1)
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or error}).") from error
+    if len(content) > _LARGEST:
+        raise InputError(f"{file}: is over a megabyte, which no conversation needs that a question leans on.")
+    text = content.decode("utf-8-sig", "replace").strip()
+    if text.startswith("["):
+        turns = _turns(_list(file, text), lambda number: f"{file}, turn {number}")
+    elif text.startswith("{"):
+        turns = _turns(_lines(file, text), lambda number: f"{file}, line {number}")
+    else:
+        turns = _told(file, text)
+    return tuple(turns[-_MOST:])
+
+
+def _list(file: Path, text: str) -> Iterable[tuple[int, Any]]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{file}: begins like a JSON list and is none ({error}).") from error
+    return enumerate(value, 1)
+
+
+def _lines(file: Path, text: str) -> Iterable[tuple[int, Any]]:
+    # A file may also be one object with the list in it, as exports of chats are.
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, dict) and isinstance(whole.get("messages"), list):
+        yield from enumerate(whole["messages"], 1)
+        return
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.strip():
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise InputError(f"{file}, line {number}: is no JSON ({error}).") from error
+
+
+def _turns(values: Iterable[tuple[int, Any]], where: Any) -> list[Message]:
+    turns = []
+    for number, value in values:
+        role, said = (value.get("role"), value.get("content")) if isinstance(value, dict) else (None, None)
+        speaker = _SPEAKERS.get(role.lower()) if isinstance(role, str) else None
+        if isinstance(said, list):  # parts, of which a text is one kind
+            said = "\n".join(part["text"] for part in said if isinstance(part, dict) and _is_text(part.get("text")))
+        if speaker is None or not isinstance(said, str):
+            raise InputError(
+                f'{where(number)}: is no turn of a conversation, which is {{"role": "user", "content": "…"}} '
+                "with the role user or assistant."
+            )
+        if said.strip():
+            turns.append(Message(_role(speaker), said.strip()))
+    return turns
+
+
+def _told(file: Path, text: str) -> list[Message]:
+    marks = list(_TURN.finditer(text))
+    if not marks and text:
+        raise InputError(
+            f"{file}: is no conversation: write it as a JSON list or JSON lines of role and content, or as text "
+            "with `user:` and `assistant:` at the start of each turn."
+        )
+    turns = []
+    for mark, following in zip(marks, [*marks[1:], None], strict=True):
+        said = text[mark.end() : following.start() if following else len(text)].strip()
+        if said:
+            turns.append(Message(_role(_SPEAKERS[mark[1].lower()]), said))
+    return turns
+
+
+def _role(speaker: str) -> Literal["system", "user", "assistant"]:
+    return "assistant" if speaker == "assistant" else "system" if speaker == "system" else "user"
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
