@@ -26,3 +26,13 @@ def passthrough_evaluator(task: SubTask, results: Sequence[Result]) -> Judgement
 def identity_citer(results: Sequence[Result]) -> Sequence[Result]:
     """The results as they are: to verify a citation takes a claim, and that is `ragcli check`'s work."""
     return results
+
+
+def splitting_planner(query: Query, sources: Mapping[str, Retriever]) -> list[SubTask]:
+    """One sub-task over all sources for each question in the query that shows its seams; by rule, without a model.
+
+    "How does Raft elect a leader, and how does a sketch count?" is two; see `ragcli.retrieval.techniques.splitting`.
+    """
+    from ragcli.retrieval.techniques.splitting import split_question
+
+    return [SubTask(goal=part, sources=tuple(sources)) for part in split_question(query.text)]

@@ -21,11 +21,11 @@ from typing import Any, Final
 
 from ragcli.agent.configured import ConfiguredModel
 from ragcli.agent.defaults import single_subtask_planner
-from ragcli.agent.merging import rrf_reranker, score_reranker
+from ragcli.agent.merging import rrf_reranker, with_own_scores
 from ragcli.agent.reading import Verdict, chosen_numbers, planned_tasks, verdict_of
 from ragcli.agent.roles import Citer, Evaluator, Formulator, Planner, Reranker, Retriever
 from ragcli.agent.selection import Selector, select
-from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask, result_key
+from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask
 from ragcli.errors import UsageError
 from ragcli.llm.prompts import fill, load_prompt
 from ragcli.llm.protocols import LanguageModel, Message
@@ -130,9 +130,7 @@ def make_llm_evaluator(
                 "scale of scores."
             )
         selection = select(ranked, strategy=select_strategy, **settings)
-        # Scores of the merging hold for this order only; what is kept will be merged again and needs its own.
-        raw = {result_key(hit): hit for hit in score_reranker(results)}
-        relevant = [raw.get(result_key(hit), hit) for hit in selection.selected]
+        relevant = with_own_scores(selection.selected, results)
         signals = {"selection": selection.reason, **selection.signals}
         try:
             verdict = _verdict((judge or ask)(goal=_goal(task, judge), results=_shown(relevant, max_result_chars)))

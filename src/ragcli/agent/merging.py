@@ -80,6 +80,15 @@ def fair_share(results: Sequence[Result], limit: int) -> list[Result]:
     return dealt[: max(limit, 0)]
 
 
+def with_own_scores(ranked: Sequence[Result], results: Sequence[Result]) -> list[Result]:
+    """`ranked`, an order of `results`, with the scores that they came with.
+
+    Scores of a merging hold for that order only; what is to be merged again needs those of its source.
+    """
+    own = {result_key(hit): hit for hit in score_reranker(results)}
+    return [own.get(result_key(hit), hit) for hit in ranked]
+
+
 def _by_rank(
     results: Sequence[Result],
     *,
