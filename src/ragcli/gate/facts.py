@@ -1,0 +1,227 @@
+"""What a claim states that a text does not: numbers, names, negations, directions, words.
+
+Vectors of words are near for "41" and "47", for "increased" and "decreased", and for a thing and its denial; in
+exactly these a claim goes wrong by one word. So they are compared as what they are. A word that is merely another
+word for the same is no difference of fact; how far missing words weigh is for the judge to say.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Final
+
+from ragcli.gate.quantities import Quantity, quantities, same_value
+from ragcli.normal_forms import normalised
+from ragcli.retrieval.passages import COMMON_WORDS
+
+_TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[.;:!?,()]")
+_DENYING: Final = (
+    "not no never neither nor none cannot without nothing nobody nowhere hardly rarely seldom unable fail fails "
+    "failed failing lack lacks lacked lacking absence absent instead non nonexistent"
+)
+_CUES: Final = frozenset(_DENYING.split())
+# Around a cue, these carry no meaning that it could deny.
+_WEIGHTLESS: Final = (
+    "a an any did do does been being be have had will would shall should may might must can could to of the that "
+    "there longer yet ever even just only also very quite such significantly at all but while whereas although though "
+    "however thus therefore hence moreover furthermore then both each other another same own here now since because "
+    "per via upon within through during between among across"
+)
+_LIGHT: Final = COMMON_WORDS | frozenset(_WEIGHTLESS.split())
+_SCOPE: Final = 3
+_OPPOSITES: Final = (
+    "increase decrease; increase reduce; increase decline; rise fall; raise lower; high low; higher lower; more less; "
+    "more fewer; greater smaller; greater less; larger smaller; large small; positive negative; positively negatively; "
+    "before after; above below; faster slower; fast slow; stronger weaker; strong weak; upper lower; better worse; "
+    "best worst; most least; maximum minimum; maximal minimal; always never; all none; possible impossible; "
+    "necessary unnecessary; sufficient insufficient; stable unstable; improve worsen; gain lose; gain loss; "
+    "promote inhibit; activate inhibit; activate suppress; enhance inhibit; enhance reduce; enhance impair; "
+    "induce prevent; induce suppress; upregulate downregulate; include exclude; accept reject; allow prevent; "
+    "allow forbid; with without; early late; first last; old new; long short; longer shorter; hot cold; "
+    "expand contract; accelerate decelerate; accelerate slow; open closed; presence absence; present absent; "
+    "same different; similar different; even odd; even uneven; active inactive; success failure; succeed fail"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a text: as written, folded to letters, its stem, and whether it is denied there."""
+
+    written: str
+    folded: str
+    stem: str
+    denied: bool
+    name: bool
+    start: int
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A text read for its facts.
+
+    `telling` are the words that say what it is about, numbers aside; `stems` and `run_together` are of all words.
+    """
+
+    words: tuple[Word, ...]
+    telling: tuple[Word, ...]
+    numbers: tuple[Quantity, ...]
+    stems: frozenset[str]
+    run_together: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """What a claim has and a text has not, each as it is written in the claim."""
+
+    words: tuple[str, ...]
+    share: float
+    names: tuple[str, ...]
+    numbers: tuple[str, ...]
+    misplaced: tuple[str, ...]
+    units: tuple[str, ...]
+    denials: tuple[str, ...]
+    opposites: tuple[str, ...]
+
+
+@lru_cache(maxsize=4096)
+def facts_of(text: str) -> Facts:
+    """Read a text."""
+    words = tuple(_words(text))
+    numbers = tuple(quantities(text))
+    # "on-line" and "IL-6" are there however they are cut.
+    pairs = {one.folded + other.folded for one, other in pairwise(words)}
+    runs = frozenset(pairs | {word.folded for word in words})
+    telling = tuple(word for word in words if _tells(word, numbers))
+    return Facts(words, telling, numbers, frozenset(word.stem for word in words), runs)
+
+
+def differences(claim: Facts, known: Facts) -> Differences:
+    """What the claim states beyond the text."""
+    telling = claim.telling
+    missing = list(_missing(claim, known))
+    opposites = [word.written for word in missing if _opposites().get(word.stem, frozenset()) & known.stems]
+    numbers, misplaced, units = [], [], []
+    for number in claim.numbers:
+        alike = [each for each in known.numbers if same_value(number, each)]
+        if not alike:
+            numbers.append(number.written)
+        elif number.unit and all(each.unit not in (None, number.unit) for each in alike):
+            units.append(number.written)
+        elif _out_of_place(number, claim, alike, known):
+            misplaced.append(number.written)
+    return Differences(
+        tuple(word.written for word in missing),
+        len(missing) / len(telling) if telling else 0.0,
+        tuple(word.written for word in missing if word.name),
+        tuple(numbers),
+        tuple(misplaced),
+        tuple(units),
+        tuple(_denials(claim, known)),
+        tuple(opposites),
+    )
+
+
+def _tells(word: Word, numbers: Sequence[Quantity]) -> bool:
+    if word.folded in _LIGHT or word.folded in _CUES or word.folded.isdigit():
+        return False
+    return not any(number.start <= word.start < number.end for number in numbers)
+
+
+def _missing(claim: Facts, known: Facts) -> Iterator[Word]:
+    wanted = set(claim.telling)
+    for place, word in enumerate(claim.words):
+        if word not in wanted or word.stem in known.stems or word.folded in known.run_together:
+            continue
+        before = claim.words[place - 1].folded if place else ""
+        after = claim.words[place + 1].folded if place + 1 < len(claim.words) else ""
+        if before + word.folded not in known.run_together and word.folded + after not in known.run_together:
+            yield word
+
+
+def _denials(claim: Facts, known: Facts) -> Iterator[str]:
+    """Words that the claim denies and the text states, or the other way round, each time they occur."""
+    states: dict[str, set[bool]] = {}
+    for word in known.words:
+        states.setdefault(word.stem, set()).add(word.denied)
+    for word in claim.telling:
+        known_states = states.get(word.stem)
+        if known_states and word.denied not in known_states:
+            yield f"not {word.written}" if word.denied else word.written
+
+
+def _out_of_place(number: Quantity, claim: Facts, alike: Sequence[Quantity], known: Facts) -> bool:
+    """Does the number stand beside none of the words that it stands beside in the text, where it is?"""
+    wanted = _around(number, claim)
+    if not wanted or not (wanted & known.stems):
+        return False
+    return not any(wanted & _around(each, known) for each in alike)
+
+
+def _around(number: Quantity, facts: Facts) -> frozenset[str]:
+    telling = facts.telling
+    before = [word.stem for word in telling if word.start < number.start][-2:]
+    after = [word.stem for word in telling if word.start >= number.end][:2]
+    return frozenset(before + after)
+
+
+def _words(text: str) -> Iterator[Word]:
+    stem = _stemmer()
+    tokens = [(match[0], match.start()) for match in _TOKEN.finditer(text)]
+    scope = 0
+    first = True
+    for place, (written, start) in enumerate(tokens):
+        if not written[0].isalnum():
+            scope = 0 if written not in "()" else scope
+            first = first or written in ".!?"
+            continue
+        folded = _folded(written)
+        is_cue = folded in _CUES or written.lower().endswith(("n't", "n’t"))
+        # "not only … but also" denies nothing.
+        if is_cue and folded == "not" and place + 1 < len(tokens) and tokens[place + 1][0].lower() in ("only", "just"):
+            is_cue = False
+        light = is_cue or folded in _LIGHT
+        yield Word(
+            written, folded, stem(folded), denied=scope > 0 and not light, name=_is_name(written, first), start=start
+        )
+        first = False
+        if is_cue:
+            scope = _SCOPE
+        elif not light and scope:
+            scope -= 1
+
+
+def _is_name(written: str, first: bool) -> bool:
+    capitals = sum(character.isupper() for character in written)
+    if capitals >= 2 or (any(c.isdigit() for c in written) and any(c.isalpha() for c in written)):
+        return True
+    return capitals == 1 and written[0].isupper() and not first and len(written) > 1
+
+
+def _folded(written: str) -> str:
+    lower = written.lower().removesuffix("'s").removesuffix("’s")
+    if lower.isascii():
+        return lower.replace("'", "")
+    apart = normalised("NFKD", lower)
+    return "".join(character for character in apart if character.isalnum())
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Callable[[str], str]:
+    import Stemmer
+
+    return lru_cache(maxsize=65536)(Stemmer.Stemmer("english").stemWord)
+
+
+@lru_cache(maxsize=1)
+def _opposites() -> dict[str, frozenset[str]]:
+    stem = _stemmer()
+    found: dict[str, set[str]] = {}
+    for pair in _OPPOSITES.split(";"):
+        one, other = (stem(word) for word in pair.split())
+        found.setdefault(one, set()).add(other)
+        found.setdefault(other, set()).add(one)
+    return {word: frozenset(others) for word, others in found.items()}

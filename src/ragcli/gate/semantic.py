@@ -1,0 +1,239 @@
+"""The default judge of faithfulness: a sentence's meaning against the passages', and its facts one by one.
+
+Late interaction (MaxSim, Khattab and Zaharia 2020, arXiv:2004.12832) says how much of a sentence's meaning stands in a
+stretch of up to three sentences of a passage: each of its word pieces is compared with all of the stretch's, the rare
+ones counting more. That knows paraphrases, and is nearly blind to what a false sentence is false by, so the facts
+are compared as well (see `ragcli.gate.facts`): numbers, units, names, denials, directions. A logistic regression
+makes one probability of it all. Its coefficients are fitted by `scripts/bench/faithfulness --fit` on sentences of
+abstracts, rewritten by rule, half of them with a fact changed; the figures are in `scripts/bench/FAITHFULNESS.md`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from ragcli.collection import NO_ENCODER
+from ragcli.gate.facts import Differences, Facts, differences, facts_of
+from ragcli.gate.faithfulness import Claim, Passage, Support
+from ragcli.retrieval.sentences import sentence_spans
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ragcli.models import Encoder, FloatArray
+    from ragcli.retrieval.query import Searcher
+
+THRESHOLD: Final = 0.5
+"""A sentence is supported from this probability on."""
+_LONGEST_STRETCH: Final = 3
+_STRETCHES: Final = 3
+_KEPT: Final = 1500
+_AT_ONCE: Final = 32
+_SHOWN: Final = 8
+_LONGEST_SENTENCE: Final = 1200
+
+
+@dataclass(frozen=True, slots=True)
+class TokenVectors:
+    """An encoder, and how rare its word pieces are where it is used: in `frequency[id]` of `total` chunks."""
+
+    encoder: Encoder
+    frequency: npt.NDArray[np.int64] | None = None
+    total: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Neighbouring sentences of one passage, and how much of the claim's meaning stands in them."""
+
+    passage: int
+    start: int
+    end: int
+    text: str
+    coverage: float
+    weakest: float
+
+
+def vectors_of(searcher: Searcher) -> TokenVectors | None:
+    """The encoder of the searcher's collections, that of the first where they have several; None without any."""
+    names = [each.settings.encoder for each in searcher.snapshots if each.chunk_count]
+    name = next((name for name in names if name != NO_ENCODER), None)
+    if name is None:
+        return None
+    encoder = searcher.encoder(name)
+    frequency = np.zeros(encoder.vocabulary_size, np.int64)
+    total = 0
+    for snapshot in searcher.snapshots:
+        if snapshot.settings.encoder == name:
+            frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
+            total += snapshot.chunk_count
+    return TokenVectors(encoder, frequency, total)
+
+
+class SemanticJudge:
+    """Late interaction and facts. Without vectors, facts and words alone."""
+
+    name = "semantic"
+
+    def __init__(self, vectors: TokenVectors | None = None) -> None:
+        self._vectors = vectors
+        self._tokens: OrderedDict[str, FloatArray] = OrderedDict()
+
+    def judge(self, claims: Sequence[Claim]) -> tuple[Support, ...]:
+        """One verdict a claim."""
+        return tuple(self._of(claim) for claim in claims)
+
+    def features(self, claim: Claim) -> list[tuple[dict[str, float], Support]]:
+        """What each stretch that could support the claim is judged by; the verdicts' scores are not yet set."""
+        known = facts_of(claim.text)
+        found = []
+        for stretch in self._stretches(claim, known):
+            passage = claim.passages[stretch.passage]
+            near = differences(known, facts_of(stretch.text))
+            far = differences(known, facts_of(f"{passage.about}\n{passage.text}"))
+            missing = _missing(near, far)
+            support = Support(claim.text, False, 0.0, missing, stretch.passage, stretch.start, stretch.end)
+            found.append((_features(stretch, near, far), support))
+        return found
+
+    def _of(self, claim: Claim) -> Support:
+        weights = COEFFICIENTS["words" if self._vectors is None else "vectors"]
+        best: Support | None = None
+        for features, support in self.features(claim):
+            score = probability(features, weights)
+            if best is None or score > best.score:
+                supported = score >= THRESHOLD
+                best = Support(
+                    claim.text,
+                    supported,
+                    score,
+                    () if supported else support.missing,
+                    support.passage,
+                    support.start,
+                    support.end,
+                )
+        return best if best is not None else Support(claim.text, False, 0.0, (claim.text,))
+
+    def _stretches(self, claim: Claim, known: Facts) -> list[_Stretch]:
+        """The stretches of each passage that say most of the claim, best first."""
+        found: list[_Stretch] = []
+        for number, passage in enumerate(claim.passages):
+            spans = _sentences(passage)
+            if not spans:
+                continue
+            texts = [passage.text[start:end] for start, end in spans]
+            meant = self._similarities(claim.text, texts)
+            mine = []
+            for first in range(len(spans)):
+                for last in range(first, min(first + _LONGEST_STRETCH, len(spans))):
+                    start, end = spans[first][0], spans[last][1]
+                    text = passage.text[start:end]
+                    if meant is None:
+                        coverage = weakest = 1.0 - differences(known, facts_of(text)).share
+                    else:
+                        coverage, weakest = _covered(meant[0][first : last + 1].max(axis=0), meant[1])
+                    mine.append(_Stretch(number, start, end, text, coverage, weakest))
+            mine.sort(key=lambda each: -(each.coverage - 0.0001 * len(each.text) / 100))
+            found += mine[:_STRETCHES]
+        return found
+
+    def _similarities(self, claim: str, texts: Sequence[str]) -> tuple[FloatArray, FloatArray] | None:
+        """Each sentence's nearest word piece to each of the claim's, (sentences, pieces), and the pieces' weights."""
+        if self._vectors is None:
+            return None
+        encoder = self._vectors.encoder
+        encoding = encoder.encode_tokens([claim])[0]
+        if not len(encoding.tokens):
+            return None
+        tokens = self._tokens_of(texts)
+        rows = [
+            (each @ encoding.tokens.T).max(axis=0) if len(each) else np.full(len(encoding.tokens), -1.0, np.float32)
+            for each in tokens
+        ]
+        if self._vectors.frequency is None:
+            weights = np.ones(len(encoding.tokens), np.float32)
+        else:
+            from ragcli.index.tokens import idf_weights
+
+            weights = idf_weights(encoding.token_ids, self._vectors.frequency, self._vectors.total)
+        return np.asarray(rows, np.float32), weights
+
+    def _tokens_of(self, texts: Sequence[str]) -> list[FloatArray]:
+        assert self._vectors is not None  # noqa: S101
+        new = [text for text in dict.fromkeys(texts) if text not in self._tokens]
+        fresh: dict[str, FloatArray] = {}
+        for start in range(0, len(new), _AT_ONCE):
+            batch = new[start : start + _AT_ONCE]
+            encoded = self._vectors.encoder.encode_tokens(batch)
+            fresh |= {text: each.tokens for text, each in zip(batch, encoded, strict=True)}
+        self._tokens.update(fresh)
+        found = [self._tokens[text] for text in texts]
+        for text in texts:
+            self._tokens.move_to_end(text)
+        while len(self._tokens) > _KEPT:
+            self._tokens.popitem(last=False)
+        return found
+
+
+def probability(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
+    """The logistic regression's probability that a claim with these features is supported."""
+    total = weights["intercept"] + sum(weights.get(name, 0.0) * value for name, value in features.items())
+    return 1.0 / (1.0 + math.exp(-max(min(total, 50.0), -50.0)))
+
+
+def _sentences(passage: Passage) -> list[tuple[int, int]]:
+    spans: list[tuple[int, int]] = []
+    for start, end in sentence_spans(passage.text):
+        # A table or a list without stops is one sentence of a thousand words; it is cut.
+        spans += [(at, min(at + _LONGEST_SENTENCE, end)) for at in range(start, end, _LONGEST_SENTENCE)]
+    return spans
+
+
+def _covered(best: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """The weighted mean of the pieces' best similarities, and the mean of the worst of those that count."""
+    total = float(weights.sum())
+    if total <= 0:
+        return float(best.mean()), float(best.min())
+    coverage = float(best @ weights) / total
+    counting = np.sort(best[weights >= np.median(weights)])
+    return coverage, float(counting[: max(1, len(counting) // 6)].mean())
+
+
+def _features(stretch: _Stretch, near: Differences, far: Differences) -> dict[str, float]:
+    names_far = len(far.names)
+    numbers_far = len(far.numbers)
+    return {
+        "coverage": stretch.coverage,
+        "weakest": stretch.weakest,
+        "words": near.share,
+        "words_far": far.share,
+        "names": float(min(names_far, 2)),
+        "names_near": float(min(max(len(near.names) - names_far, 0), 2)),
+        "numbers": float(min(numbers_far, 2)),
+        "numbers_near": float(min(max(len(near.numbers) - numbers_far, 0), 2)),
+        "misplaced": float(min(len(near.misplaced), 1)),
+        "units": float(min(len(near.units), 1)),
+        "denials": float(min(len(near.denials), 2)),
+        "opposites": float(min(len(near.opposites), 1)),
+    }
+
+
+def _missing(near: Differences, far: Differences) -> tuple[str, ...]:
+    """What to name as not supported: facts before words, what the whole passage lacks before what stands elsewhere."""
+    parts = (
+        *(far.numbers, near.units, far.names, near.denials, near.opposites),
+        *(near.numbers, near.misplaced, near.names, far.words, near.words),
+    )
+    return tuple(dict.fromkeys(each for part in parts for each in part))[:_SHOWN]
+
+
+COEFFICIENTS: Final[Mapping[str, Mapping[str, float]]] = {
+    "vectors": {"intercept": -2.0, "coverage": 8.0, "numbers": -3.0, "names": -2.0, "denials": -2.0},
+    "words": {"intercept": 3.0, "words": -6.0, "numbers": -3.0, "names": -2.0, "denials": -2.0},
+}
