@@ -9,6 +9,7 @@ A file found in the current folder may be a stranger's. Until the user has trust
 beyond its own folder (`guards.py`) is withheld.
 """
 
+from ragcli.config.asking import AskDefaults
 from ragcli.config.guards import Demand, KeyPath
 from ragcli.config.keys import known_keys
 from ragcli.config.language import LanguageModelDefaults
@@ -26,6 +27,7 @@ from ragcli.config.load import (
 
 __all__ = [
     "CONFIG_NAME",
+    "AskDefaults",
     "CollectionConfig",
     "Config",
     "Demand",

@@ -76,9 +76,14 @@ LLM: Final = _table(
     cache=Key("yes or no"),
     prompts=Key("text", guard="path"),
 )
+ASK: Final = _table(
+    preset=Key("text", choices=("strict", "balanced", "lenient")),
+    judge=Key("text", choices=("calibrated", "heuristic")),
+    retries=Key("whole number", least=0),
+)
 
 SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = MappingProxyType(
-    {"defaults": DEFAULTS, "models": MODELS, "query": QUERY, "llm": LLM}
+    {"defaults": DEFAULTS, "models": MODELS, "query": QUERY, "llm": LLM, "ask": ASK}
 )
 
 

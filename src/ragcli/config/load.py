@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
+from ragcli.config.asking import AskDefaults
 from ragcli.config.guards import Demand, KeyPath, demands, without
 from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key, complaint
 from ragcli.config.language import LanguageModelDefaults
@@ -73,6 +74,7 @@ class Config:
     engine: Literal["auto", "onnx", "torch"] = "auto"
     query: QueryDefaults = field(default_factory=QueryDefaults)
     llm: LanguageModelDefaults = field(default_factory=LanguageModelDefaults)
+    ask: AskDefaults = field(default_factory=AskDefaults)
     defaults: CollectionConfig = field(default_factory=CollectionConfig)
     collections: Mapping[str, CollectionConfig] = field(default_factory=dict)
     withheld: tuple[Demand, ...] = ()
@@ -197,6 +199,7 @@ class _Reader:
             engine=self._section("models").get("engine", "auto"),
             query=self._query(),
             llm=self._language_model(),
+            ask=AskDefaults(**self._section("ask")),
             defaults=defaults,
             collections=MappingProxyType(self._collections(defaults)),
         )
