@@ -538,7 +538,7 @@ def test_documents_are_listed(ragcli: Ragcli) -> None:
     assert "5 documents" in shown.out
     records = {each["source"]: each for each in ragcli("documents", "--json").json}
     assert records["wormhole.pdf"]["pages"] == 2
-    assert records["reranking.md"]["metadata"]["authors"] == ["D. Writer"]
+    assert records["reranking.md"]["metadata"]["author"] == ["D. Writer"]
 
 
 def test_a_chunk_is_read_in_its_place(ragcli_on_copy: Ragcli, tmp_path: Path, papers: Path, encoder: Path) -> None:

@@ -98,17 +98,32 @@ def test_any_slice_of_a_long_text_is_read_from_its_pieces(store: Connection, dat
 
 
 def test_metadata_lies_typed_in_a_side_table(store: Connection) -> None:
-    metadata = {"year": 2017, "score": 1.5, "open": True, "name": "Temme", "tags": ["a", "b"], "date": "2024-05-01"}
+    metadata = {
+        "year": 2017,
+        "score": 1.5,
+        "large": 2**53 + 1,
+        "open": True,
+        "name": "Temme",
+        "tag": ["a", "b"],
+        "date": "2024-05-01",
+        "seen": "2024-05-01 12:30+02:00",
+    }
     put(store, Document("text", "text", metadata=metadata))
-    rows = store.execute("SELECT key, position, type, text, number FROM metadata ORDER BY key, position").fetchall()
+    rows = store.execute(
+        "SELECT key, position, type, text, number FROM metadata WHERE key NOT IN"
+        " ('path', 'file', 'folder', 'suffix', 'kind', 'modified') ORDER BY key, position"
+    ).fetchall()
+    day = 19844 * 86400
     assert rows == [
-        ("date", 0, "date", "2024-05-01", None),
+        ("date", 0, "date", "2024-05-01", day),
+        ("large", 0, "number", None, 2**53 + 1),
         ("name", 0, "text", "Temme", None),
-        ("open", 0, "boolean", None, 1.0),
+        ("open", 0, "boolean", None, 1),
         ("score", 0, "number", None, 1.5),
-        ("tags", 0, "item", "a", None),
-        ("tags", 1, "item", "b", None),
-        ("year", 0, "number", None, 2017.0),
+        ("seen", 0, "date", "2024-05-01T10:30:00+00:00", day + 37800),
+        ("tag", 0, "item", "a", None),
+        ("tag", 1, "item", "b", None),
+        ("year", 0, "number", None, 2017),
     ]
     plan = store.execute(
         "EXPLAIN QUERY PLAN SELECT document FROM metadata WHERE key = 'year' AND number >= 2017"
@@ -124,8 +139,9 @@ def test_numbers_that_json_or_sqlite_lack_become_text(value: float) -> None:
 def test_a_replaced_document_leaves_nothing_of_the_old(store: Connection) -> None:
     put(store, Document("old " * PIECE, "text", metadata={"a": 1}))
     put(store, Document("new", "text"))
-    for table, count in (("documents", 1), ("pieces", 1), ("layouts", 1), ("squeezed", 1), ("metadata", 0)):
+    for table, count in (("documents", 1), ("pieces", 1), ("layouts", 1), ("squeezed", 1)):
         assert store.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,), table  # noqa: S608
+    assert store.execute("SELECT count(*) FROM metadata WHERE key = 'a' OR document = 1").fetchone() == (0,)
     assert store.execute("SELECT number FROM lexical_deletes").fetchall() == [(1,)]
 
 

@@ -7,6 +7,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,8 @@ from tests.collection_support import (
 from ragcli.__main__ import main
 from ragcli.collection import Collection, repair
 from ragcli.collection.lock import writer_lock
+from ragcli.collection.old_seals import FILE, document_seal, short_seal
+from ragcli.collection.seals import card_of
 from ragcli.errors import CollectionBusy, CollectionError
 
 
@@ -34,34 +38,57 @@ def change_store(folder: Path, *statements: str) -> None:
     connection.close()
 
 
-def age(folder: Path) -> None:
-    """Make of a collection what format 2 would have made of it."""
-    columns = (("files", "seal"), ("failures", "seal"), ("documents", "card"), ("layouts", "frame"))
+def age(folder: Path, version: int) -> None:
+    """Make of a collection what an older format would have made of it."""
     change_store(
         folder,
-        *(f"ALTER TABLE {table} DROP COLUMN {column}" for table, column in columns),
-        "DELETE FROM segments WHERE file = 'rows.sums'",
-        "PRAGMA user_version = 2",
-        "PRAGMA wal_checkpoint(TRUNCATE)",
+        "UPDATE documents SET metadata = ifnull(json_extract(layers, '$.read'), '{}')",
+        "ALTER TABLE documents DROP COLUMN layers",
+        *(f"ALTER TABLE files DROP COLUMN {column}" for column in ("born_ns", "sidecar", "meta")),
+        "DELETE FROM metadata WHERE key NOT IN (SELECT key FROM json_each("
+        "(SELECT metadata FROM documents WHERE number = metadata.document)))",
+        "CREATE TABLE older (document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE, key TEXT NOT NULL,"
+        " position INTEGER NOT NULL, type TEXT NOT NULL, text TEXT, number REAL,"
+        " PRIMARY KEY (document, key, position)) WITHOUT ROWID",
+        "INSERT INTO older SELECT * FROM metadata",
+        "DROP TABLE metadata",
+        "ALTER TABLE older RENAME TO metadata",
+        "CREATE INDEX metadata_text ON metadata (key, text, document)",
+        "CREATE INDEX metadata_number ON metadata (key, number, document)",
     )
-    for path in folder.glob("rows*.sums"):
-        path.unlink()
+    with closing(sqlite3.connect(folder / "store.db", isolation_level=None)) as connection:
+        for number, *row, _ in connection.execute(FILE).fetchall():
+            connection.execute("UPDATE files SET seal = ? WHERE number = ?", (short_seal([number, *row]), number))
+        for (number,) in connection.execute("SELECT number FROM documents").fetchall():
+            seals = (document_seal(connection, number), card_of(connection, number), number)
+            connection.execute("UPDATE documents SET seal = ?, card = ? WHERE number = ?", seals)
+    if version == 2:
+        columns = (("files", "seal"), ("failures", "seal"), ("documents", "card"), ("layouts", "frame"))
+        change_store(
+            folder,
+            *(f"ALTER TABLE {table} DROP COLUMN {column}" for table, column in columns),
+            "DELETE FROM segments WHERE file = 'rows.sums'",
+        )
+        for path in folder.glob("rows*.sums"):
+            path.unlink()
+    change_store(folder, f"PRAGMA user_version = {version}", "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=[2, 3])
+def master(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
     work = tmp_path_factory.mktemp("master")
     collection = new_collection(work)
-    take_in(collection, write_files(work / "in", {"a.txt": prose(500), "bad.json": "{"}))
-    take_in_records(collection, *({"id": f"r{n}", "text": prose(n, 30)} for n in range(12)))
+    take_in(collection, write_files(work / "in", {"notes/a.txt": prose(500), "bad.json": "{"}))
+    told = {"tag": ["x", "y"], "date": "2024-05-01", "open": True, "size": 2**60}
+    take_in_records(collection, *({"id": f"r{n}", "text": prose(n, 30), **told} for n in range(12)))
     take_in_records(collection, {"id": "r3", "text": "replaced"})
-    age(collection.path)
+    age(collection.path, request.param)
     return collection.path
 
 
 @pytest.fixture
 def old(master: Path, tmp_path: Path) -> Path:
-    """A copy of a collection of format 2."""
+    """A copy of a collection of an older format."""
     shutil.copytree(master, tmp_path / "data" / "papers")
     return tmp_path / "data" / "papers"
 
@@ -76,6 +103,15 @@ def test_an_older_collection_is_brought_up_to_date_when_it_is_opened(old: Path) 
         snapshot.check_vectors(range(len(snapshot.row_numbers)))
         assert snapshot.tokens is not None
         snapshot.tokens.gather(range(len(snapshot.row_numbers)))
+        assert snapshot.document("r7").metadata == {
+            "kind": "jsonl",
+            "tag": ["x", "y"],
+            "date": date(2024, 5, 1),
+            "year": 2024,
+            "open": True,
+            "size": 2**60,
+        }
+        assert snapshot.document("notes/a.txt").metadata["folder"] == ["in", "notes"]
     encoder = HashEncoder()
     take_in_records(collection, {"id": "r5", "text": prose(5, 30)}, encoder=encoder)
     assert encoder.texts == []
@@ -152,7 +188,7 @@ def test_where_it_cannot_be_done_the_sentence_says_what_to_do(old: Path, monkeyp
     monkeypatch.setattr("ragcli.collection.upgrading.PATIENCE", 0.1)
     with writer_lock(old), pytest.raises(CollectionBusy, match=r"older ragcli.*Process.*when it is done\.$"):
         Collection.open(old.parent, "papers")
-    with pytest.raises(CollectionError, match=r"format 2.*ragcli collections show papers"):
+    with pytest.raises(CollectionError, match=r"format [23].*ragcli collections show papers"):
         Collection(old).info()
     old.chmod(0o500)
     (old / "writer.lock").chmod(0o400)

@@ -221,7 +221,7 @@ def test_a_title_is_the_first_pages_largest_text_if_the_metadata_has_none(tmp_pa
     pdfs.put_lines(pdf, 72, 180, pdfs.wrapped(pdf, pdfs.prose(1, 9), 440))
     document = read(pdfs.write(pdf, tmp_path / "a.pdf"))
     assert document.title == "On the Delay of Signals in Traversable Wormholes"
-    assert document.metadata["authors"] == ["Ada Example", "Ben Sample"]
+    assert document.metadata["author"] == ["Ada Example", "Ben Sample"]
 
 
 def test_what_a_paper_says_about_itself_becomes_metadata(tmp_path: Path) -> None:
@@ -237,7 +237,7 @@ def test_what_a_paper_says_about_itself_becomes_metadata(tmp_path: Path) -> None
         pdfs.put(pdf, 30, 500, "arXiv:1906.01234v2 [hep-th] 4 Jun 2019", size=16)
     document = read(pdfs.write(pdf, tmp_path / "a.pdf"))
     assert document.metadata == {
-        "authors": ["Ada Example"],
+        "author": ["Ada Example"],
         "arxiv": "1906.01234v2",
         "doi": "10.1234/abc.def-5",
         "year": 2019,

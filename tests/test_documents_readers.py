@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,10 @@ def test_front_matter_becomes_metadata_and_leaves_the_text(tmp_path: Path) -> No
     document = read(tmp_path / "note.md", NOTE)
     assert document.title == "Wormholes, in short"
     assert document.metadata == {
-        "authors": ["Ada Example", "Ben Sample"],
-        "date": "2021-05-03",
+        "author": ["Ada Example", "Ben Sample"],
+        "date": date(2021, 5, 3),
         "year": 2021,
-        "keywords": ["physics", "gravity"],
+        "tag": ["physics", "gravity"],
         "draft": True,
         "rating": 4.5,
         "nested": '{"a": 1}',
@@ -231,8 +232,9 @@ def test_what_a_web_page_says_about_itself_becomes_metadata(tmp_path: Path) -> N
     document = read(tmp_path / "a.html", PAGE)
     assert document.title == "Wormholes in Short"
     assert document.metadata == {
-        "authors": ["Example, Ada", "Sample, Ben"],
+        "author": ["Example, Ada", "Sample, Ben"],
         "year": 2020,
+        "date": date(2020, 1, 5),
         "doi": "10.1234/xyz",
         "keywords": ["gravity", "delay"],
     }
@@ -284,7 +286,7 @@ def test_a_record_becomes_a_document() -> None:
     (document,) = records({"_id": "d7", "title": "A title", "text": "The text.", "year": 1999, "tags": ["a", "b"]})
     assert isinstance(document, Document)
     assert (document.record_id, document.title, document.text) == ("d7", "A title", "A title\n\nThe text.")
-    assert document.metadata == {"year": 1999, "keywords": ["a", "b"]}
+    assert document.metadata == {"year": 1999, "tag": ["a", "b"]}
     assert document.kind == "jsonl"
 
 

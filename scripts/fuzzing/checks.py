@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from datetime import date
 from itertools import pairwise
 
+from ragcli.dates import date_text, parse_date
 from ragcli.documents import chunk_document
 from ragcli.documents.graphemes import LONGEST
 from ragcli.index.folding import fold
@@ -114,16 +116,18 @@ def _check_metadata(document: Document) -> None:
     for key, value in document.metadata.items():
         check_words(key, "a metadata key")
         items = value if isinstance(value, list) else [value]
-        holds(all(isinstance(item, str | int | float) for item in items), "metadata has plain values")
+        holds(all(isinstance(item, str | int | float | date) for item in items), "metadata has plain values")
         holds(not isinstance(value, list) or all(isinstance(item, str) for item in value), "metadata lists hold text")
         for item in items:
             if isinstance(item, str):
                 check_words(item, "a metadata value")
+            elif isinstance(item, date):
+                holds(parse_date(date_text(item)) == item, "a date is the one that its text says")
             elif not isinstance(item, float):
                 holds(abs(item) < 1 << 63, "numbers fit a database")
     try:
-        json.dumps(dict(document.metadata), allow_nan=False)
-    except (TypeError, ValueError):
+        json.dumps(dict(document.metadata), allow_nan=False, default=date_text)
+    except (AttributeError, TypeError, ValueError):
         raise Broken("metadata can be written as JSON") from None
 
 

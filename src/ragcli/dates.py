@@ -46,3 +46,13 @@ def seconds_of(value: date) -> int:
     """Seconds since 1970 in UTC, by which dates and moments are put in order; a date is its first moment."""
     moment = value if isinstance(value, datetime) else datetime(value.year, value.month, value.day, tzinfo=UTC)
     return (moment - _EPOCH) // _SECOND
+
+
+ALWAYS_TEXT: Final = frozenset({"title", "path", "file", "suffix", "kind", "doi", "arxiv"})
+"""Keys of metadata under which a text is never a date, whatever it looks like."""
+
+
+def typed_text(key: str, text: str) -> str | date:
+    """A text under a key of metadata as its value: a date if it says one."""
+    found = parse_date(text)
+    return text if found is None or key in ALWAYS_TEXT else found

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from os import fsdecode, fsencode
 from typing import Any, Final, Literal
 
+from ragcli.collection.metadata import decode_metadata
 from ragcli.collection.seals import CARD, card_seal, chunk_seal
 from ragcli.collection.sieves import runs_with
 from ragcli.collection.texts import (
@@ -121,7 +122,8 @@ def find_document(connection: sqlite3.Connection, wanted: str) -> DocumentRow | 
 def _document_row(row: Any) -> DocumentRow:
     *card, seal, chunks = row
     _check_card(card, seal)
-    number, identity, source, path, record, kind, title, characters, pages, at, warnings, metadata = card
+    number, identity, source, path, record, kind, title, characters, pages, at, warnings, stored = card
+    metadata = decode_metadata(stored)
     return DocumentRow(
         number=number,
         document_id=identity,
@@ -129,13 +131,13 @@ def _document_row(row: Any) -> DocumentRow:
         path=path_text(path),
         record_id=record,
         kind=kind,
-        title=title,
+        title=_shown_title(title, metadata),
         characters=characters,
         pages=pages,
         chunks=chunks,
         ingested_at=at,
         warnings=tuple(json.loads(warnings)),
-        metadata=json.loads(metadata),
+        metadata=metadata,
     )
 
 
@@ -163,7 +165,8 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
     for row in rows:
         number, document, ordinal, start, stop, first, last, heading, seal, *card, card_mark = row
         _check_card(card, card_mark)
-        _, identity, source, path, _, _, title, _, _, _, _, metadata = card
+        _, identity, source, path, _, _, title, _, _, _, _, stored = card
+        metadata = decode_metadata(stored)
         text = read_slice(connection, document, start, stop)
         if chunk_seal(row[:8], text) != seal:
             raise _damaged_chunk(identity, ordinal)
@@ -174,7 +177,7 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
             collection=collection,
             source=source,
             path=path_text(path),
-            title=title,
+            title=_shown_title(title, metadata),
             text=text,
             ordinal=ordinal,
             start=start,
@@ -182,7 +185,7 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
             page_start=first,
             page_end=last,
             heading=heading,
-            metadata=json.loads(metadata),
+            metadata=metadata,
         )
 
 
@@ -276,6 +279,12 @@ def _check_card(card: Sequence[Any], seal: bytes) -> None:
         raise CollectionError(
             f"What the store says of document {card[0]} is damaged; `ragcli collections verify` says more."
         )
+
+
+def _shown_title(own: str | None, metadata: Metadata) -> str | None:
+    """A title that a sidecar or `--meta` gave; else the document's own, by which it was embedded."""
+    title = metadata.get("title")
+    return title if isinstance(title, str) else own
 
 
 def _damaged_chunk(document_id: str, ordinal: int) -> CollectionError:

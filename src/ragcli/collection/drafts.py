@@ -6,15 +6,16 @@ all, and its old version goes in the commit that brings the new one.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from os import fsencode
 from typing import Literal
 
 from ragcli.collection.generation import now
-from ragcli.collection.metadata import clean_metadata, write_metadata
+from ragcli.collection.metadata import Layers, Outside, clean_metadata, encode_metadata, settle_metadata
 from ragcli.collection.schema import DIGEST
 from ragcli.collection.seals import chunk_seal, reseal
 from ragcli.collection.texts import clean, clean_or_none, encode_layout, to_json, write_text
@@ -34,6 +35,8 @@ class SourceFile:
     mtime_ns: int
     ctime_ns: int
     engine: str
+    born_ns: int | None = None
+    outside: Outside = field(default_factory=Outside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,8 @@ def clean_document(document: Document) -> Document:
 def document_hash(document: Document) -> bytes:
     """Hash of all a document says, to know it again in a file whose other records changed."""
     pages, headings, spans, joins = encode_layout(document)
-    said = [document.kind, document.title, dict(document.metadata), document.text, pages, headings, spans, joins.hex()]
+    metadata = json.loads(encode_metadata(document.metadata))
+    said = [document.kind, document.title, metadata, document.text, pages, headings, spans, joins.hex()]
     return digest(to_json(said).encode())
 
 
@@ -112,17 +116,20 @@ def chunk_inputs(document: Document, chunks: Sequence[Chunk], settings: Collecti
         )
 
 
-def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names: tuple[str, str] | None) -> int:
+def put_document(
+    connection: sqlite3.Connection, draft: Draft, file: int, names: tuple[str, str] | None, before: Layers
+) -> int:
     """Insert the draft's document and chunks; its number.
 
     `names` are the id and source of the document it replaces, which must be gone already; a new one gets its own.
+    `before` is what the sidecar and `--meta` said of it before this run.
     """
     document = draft.cut.document
     identity, source = names or _new_names(connection, draft)
     at = now()
     cursor = connection.execute(
         "INSERT INTO documents (id, file, record_id, source, kind, title, hash, metadata, warnings, characters, pages,"
-        " chunks, ingested_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'')",
+        " chunks, ingested_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, x'')",
         (
             identity,
             file,
@@ -131,7 +138,6 @@ def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names:
             document.kind,
             document.title,
             draft.hash,
-            to_json(dict(document.metadata)),
             to_json(document.warnings),
             len(document.text),
             len(document.pages),
@@ -141,7 +147,8 @@ def put_document(connection: sqlite3.Connection, draft: Draft, file: int, names:
     )
     number = cursor.lastrowid or 0
     write_text(connection, number, document)
-    write_metadata(connection, number, document.metadata)
+    layers = Layers(document.metadata, before.sidecar, before.meta).under(draft.file.outside)
+    settle_metadata(connection, number, layers)
     put_chunks(connection, number, draft.cut)
     reseal(connection, number)
     return number

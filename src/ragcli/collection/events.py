@@ -70,6 +70,7 @@ def ignore(_event: IngestEvent) -> None:
 class IngestReport:
     """What an ingest did, or with `dry_run` would do. File names are sources, as people see them.
 
+    Of `described` only the metadata changed, by a sidecar or by `--meta`; they count as unchanged, too.
     `gone` are files of the collection that are no longer there and were kept for want of `prune`. `failures` has
     all files of this run that are not in the collection as they are now, also those known to fail from an
     earlier run and not tried again (`known_failures` of them). Counts of documents, pages and chunks are of what
@@ -80,6 +81,7 @@ class IngestReport:
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
+    described: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     unchanged: int = 0

@@ -19,14 +19,17 @@ _BLOCK: Final = 1 << 20
 _LAST: Final = 2**63 - 1
 
 FILE: Final = (
-    "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
-    " FROM files"
+    "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at,"
+    " sidecar, meta FROM files"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class KnownFile:
-    """A file's record in the store. `hash` is of the content that is in the collection, None if none is."""
+    """A file's record in the store. `hash` is of the content that is in the collection, None if none is.
+
+    `sidecar` is the hash of the sidecar that was heeded, `meta` what `--meta` said, as stored.
+    """
 
     number: int
     path: str
@@ -39,6 +42,8 @@ class KnownFile:
     failed_hash: bytes | None
     failed_with: str | None
     ingested_at: str
+    sidecar: bytes | None
+    meta: str
 
     @property
     def content(self) -> bytes | None:
@@ -78,6 +83,12 @@ def stamp_of(state: os.stat_result) -> tuple[int, int, int]:
     A clock that was wrong, or a program that sets times, can date a file beyond 2262, which 64 bits don't reach.
     """
     return state.st_size, _storable(state.st_mtime_ns), _storable(state.st_ctime_ns)
+
+
+def born_ns(state: os.stat_result) -> int | None:
+    """When the file was made, in nanoseconds, where the system tells it."""
+    seconds = getattr(state, "st_birthtime", None)
+    return None if seconds is None else _storable(int(seconds * 1e9))
 
 
 def _storable(time: int) -> int:

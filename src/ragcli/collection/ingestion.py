@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.events import FilesPlanned, IngestReport, Listener, PhaseStarted, ignore
 from ragcli.collection.store import explained, open_for_reading
 from ragcli.collection.texts import clean
-from ragcli.records import Failure
+from ragcli.records import Failure, MetadataValue
 
 if TYPE_CHECKING:
     from ragcli.collection.collection import Collection
@@ -38,6 +39,8 @@ class IngestOptions:
 
     `prune` drops documents whose file, under the folders named, is gone. `dry_run` only tells what would happen.
     `wait` waits for another writer, telling `notify` so, instead of failing. `read` None means the defaults.
+    `meta` is said of every document that is found, new or not, and holds until something else is said; None takes a
+    key away.
     """
 
     prune: bool = False
@@ -47,6 +50,7 @@ class IngestOptions:
     read: ReadOptions | None = None
     wait: bool = False
     notify: Callable[[str], None] | None = None
+    meta: Mapping[str, MetadataValue | None] = field(default_factory=lambda: MappingProxyType({}))
 
 
 def ingest(
@@ -95,22 +99,23 @@ def _bring_in(
     listener: Listener,
 ) -> IngestReport:
     from ragcli.collection.intake import Intake
+    from ragcli.collection.metadata import clean_said
     from ragcli.collection.scan import make_plan
     from ragcli.collection.writer import open_writer
     from ragcli.documents.options import ReadOptions
 
     started = time.monotonic()
-    reading = options.read or ReadOptions()
+    reading, meta = options.read or ReadOptions(), clean_said(options.meta)
     listener(PhaseStarted("checking"))
     if options.dry_run:
         with closing(open_for_reading(collection.path)) as connection, explained(collection.path):
-            plan = make_plan(connection, found.files, roots, reading)
+            plan = make_plan(connection, found.files, roots, reading, meta)
         return replace(_foretell(collection, plan, found, options), seconds=time.monotonic() - started)
     with open_writer(collection.path, wait=options.wait, notify=options.notify) as writer:
         with explained(collection.path):
-            plan = make_plan(writer.connection, found.files, roots, reading)
+            plan = make_plan(writer.connection, found.files, roots, reading, meta)
         listener(FilesPlanned(len(found.files), len(plan.to_read) + (records is not None)))
-        intake = Intake(writer, encoder, reading, listener, {file.path for file in plan.changed})
+        intake = Intake(writer, encoder, reading, listener, {file.path for file in plan.changed}, meta)
         with explained(collection.path):
             interrupted = _run(writer, plan, intake, records, options, listener)
         return IngestReport(
@@ -118,12 +123,13 @@ def _bring_in(
             added=tuple(intake.added),
             changed=tuple(intake.changed),
             moved=tuple((known.source, file.source) for known, file in plan.moved),
+            described=tuple(file.source for _, file in plan.described),
             removed=tuple(file.source for file in plan.gone) if options.prune else (),
             gone=() if options.prune else tuple(file.source for file in plan.gone),
             unchanged=plan.unchanged,
             failures=(*intake.failures, *plan.failed_before),
             known_failures=len(plan.failed_before),
-            warnings=tuple(intake.warnings),
+            warnings=(*plan.warnings, *intake.warnings),
             skipped=found.skipped,
             documents=intake.documents,
             pages=intake.pages,
@@ -146,12 +152,11 @@ def _run(
 ) -> bool:
     """Carry out the plan; was it interrupted?"""
     from ragcli.collection.finish import finish
-    from ragcli.collection.scan import refresh_times
-    from ragcli.collection.steps import FileMoved, FileRemoved
+    from ragcli.collection.steps import FileDescribed, FileMoved, FileRemoved
 
     try:
-        refresh_times(writer.connection, plan.touched)
         intake.add(FileMoved(known.number, file) for known, file in plan.moved)
+        intake.add(FileDescribed(known.number, file) for known, file in (*plan.described, *plan.touched))
         if options.prune:
             intake.add(FileRemoved(file.number) for file in plan.gone)
         intake.fail(plan.unreadable)
@@ -174,6 +179,8 @@ def _foretell(collection: Collection, plan: Plan, found: Discovery, options: Ing
         added=tuple(file.source for file in plan.added),
         changed=tuple(file.source for file in plan.changed),
         moved=tuple((known.source, file.source) for known, file in plan.moved),
+        described=tuple(file.source for _, file in plan.described),
+        warnings=plan.warnings,
         removed=tuple(file.source for file in plan.gone) if options.prune else (),
         gone=() if options.prune else tuple(file.source for file in plan.gone),
         unchanged=plan.unchanged,

@@ -22,8 +22,9 @@ from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import Draft, SourceFile, chunk_inputs, clean_document, cut_document, document_hash
 from ragcli.collection.events import Committed, FileRead, Listener
 from ragcli.collection.files import stamp_of
+from ragcli.collection.metadata import Outside, Said
 from ragcli.collection.scan import fails_with
-from ragcli.collection.steps import FileDone, Step
+from ragcli.collection.steps import DocumentDescribed, FileDone, Step
 from ragcli.collection.texts import clean
 from ragcli.collection.writer import Writer
 from ragcli.errors import DocumentError
@@ -42,7 +43,10 @@ COMMIT_SECONDS: Final = 10.0
 
 
 class Intake:
-    """What one run takes in, and the tally of it. `replaced` are the paths of files that were in before."""
+    """What one run takes in, and the tally of it. `replaced` are the paths of files that were in before.
+
+    `meta` is said of the records that come through standard input; files bring what is said of them.
+    """
 
     def __init__(
         self,
@@ -51,11 +55,13 @@ class Intake:
         options: ReadOptions,
         listener: Listener,
         replaced: set[str],
+        meta: Said,
     ) -> None:
         self._writer = writer
         self._options = options
         self._listener = listener
         self._replaced = replaced
+        self._meta = meta
         self._assembly = Assembly(writer, encoder, listener)
         self._committed_at = time.monotonic()
         self.added: list[str] = []
@@ -123,7 +129,9 @@ class Intake:
         """
         from ragcli.documents.workers import read_lines
 
-        file = file or SourceFile(STDIN.decode(), source, None, 0, 0, 0, self._options.pdf_engine)
+        file = file or SourceFile(
+            STDIN.decode(), source, None, 0, 0, 0, self._options.pdf_engine, outside=Outside(meta=self._meta)
+        )
         with closing(read_lines(lines, source, self._options)) as records:
             self._take(file, records, content)
 
@@ -230,6 +238,8 @@ class Intake:
             (fsencode(file.path), document.record_id or ""),
         ).fetchone()
         if old is not None and old[1] == said:
+            if file.path == STDIN.decode() and file.outside.meta:
+                self._assembly.add(DocumentDescribed(old[0], file.outside))
             return None
         cut = cut_document(document, self._settings, self._writer.reserve)
         return Draft(file, cut, said, None if old is None else old[0])

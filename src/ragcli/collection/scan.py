@@ -10,19 +10,20 @@ from __future__ import annotations
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import fsdecode, fsencode
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import SourceFile
-from ragcli.collection.files import FILE, KnownFile, find_file, hash_file, is_gone, known_file, stamp_of
-from ragcli.collection.generation import now
-from ragcli.collection.seals import reseal_file
-from ragcli.collection.store import transaction
+from ragcli.collection.files import FILE, KnownFile, born_ns, find_file, hash_file, is_gone, known_file, stamp_of
+from ragcli.collection.metadata import Outside, Said, clean_said, decode_metadata
+from ragcli.collection.texts import clean
 from ragcli.documents.read import kind_of
+from ragcli.errors import DocumentError
 from ragcli.records import Failure
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ class Plan:
     """What an ingest has to do. `to_read` has what was added and what changed, in order of discovery.
 
     `unreadable` could not even be hashed, for the reason given. `failed_before` failed in an earlier run and would
-    fail again. `touched` has new times but the old content.
+    fail again. `touched` has new times but the old content, and of `described` other things are said than before, by
+    a sidecar or by `--meta`. `warnings` are about sidecars that cannot be read.
     """
 
     added: tuple[SourceFile, ...]
@@ -45,10 +47,12 @@ class Plan:
     to_read: tuple[SourceFile, ...]
     moved: tuple[tuple[KnownFile, SourceFile], ...]
     touched: tuple[tuple[KnownFile, SourceFile], ...]
+    described: tuple[tuple[KnownFile, SourceFile], ...]
     gone: tuple[KnownFile, ...]
     unchanged: int
     unreadable: tuple[tuple[SourceFile, str], ...]
     failed_before: tuple[Failure, ...]
+    warnings: tuple[Failure, ...]
 
 
 def make_plan(
@@ -56,14 +60,17 @@ def make_plan(
     found: Sequence[FoundFile],
     roots: Sequence[Path],
     options: ReadOptions,
+    meta: Said = MappingProxyType({}),
     checked: Callable[[], None] = lambda: None,
 ) -> Plan:
-    """Compare the files found with the store; `checked` is called after each."""
+    """Compare the files found with the store; `checked` is called after each. `meta` is said of all of them."""
     added: list[SourceFile] = []
     changed: list[SourceFile] = []
     to_read: list[SourceFile] = []
     moved: list[tuple[KnownFile, SourceFile]] = []
     touched: list[tuple[KnownFile, SourceFile]] = []
+    described: list[tuple[KnownFile, SourceFile]] = []
+    warnings: list[Failure] = []
     unreadable: list[tuple[SourceFile, str]] = []
     failed_before: list[Failure] = []
     taken: set[int] = set()
@@ -71,6 +78,10 @@ def make_plan(
     for each in found:
         known = find_file(connection, each.path)
         file, complaint = examine(each.path, each.source, known, options)
+        outside, warning = _said_of(each, known, meta)
+        file = replace(file, outside=outside)
+        if warning is not None:
+            warnings.append(Failure(clean(each.source), warning))
         if complaint is not None:
             unreadable.append((file, complaint))
         elif known is None:
@@ -84,7 +95,9 @@ def make_plan(
         elif file.hash == known.hash and not _wants_more(connection, known, options):
             unchanged += 1
             failed_before += _failures(connection, known)
-            if (file.size, file.mtime_ns, file.ctime_ns) != (known.size, known.mtime_ns, known.ctime_ns):
+            if says_more(known, outside):
+                described.append((known, file))
+            elif (file.size, file.mtime_ns, file.ctime_ns) != (known.size, known.mtime_ns, known.ctime_ns):
                 touched.append((known, file))
         elif file.hash == known.failed_hash and known.failed_with == fails_with(options):
             failed_before += _failures(connection, known)
@@ -99,11 +112,34 @@ def make_plan(
         tuple(to_read),
         tuple(moved),
         tuple(touched),
+        tuple(described),
         gone,
         unchanged,
         tuple(unreadable),
         tuple(failed_before),
+        tuple(warnings),
     )
+
+
+def _said_of(found: FoundFile, known: KnownFile | None, meta: Said) -> tuple[Outside, str | None]:
+    """What is said of a file from outside, and what is wrong with its sidecar, if anything."""
+    from ragcli.documents.sidecar import load_sidecar, parse_sidecar
+
+    if found.sidecar is None:
+        return Outside({}, None, meta), None
+    try:
+        data, content = load_sidecar(found.sidecar)
+        return Outside(clean_said(parse_sidecar(data, found.sidecar)), content, meta), None
+    except DocumentError as error:
+        stays = "; what it said before holds" if known is not None and known.sidecar is not None else ""
+        return Outside(None, None, meta), f"{str(error).removesuffix('.')}{stays}"
+
+
+def says_more(known: KnownFile, outside: Outside) -> bool:
+    """Is something said of the file that was not said before, or no more what was?"""
+    before = decode_metadata(known.meta)
+    news = any(key not in before or before[key] != value for key, value in outside.meta.items())
+    return news or (outside.sidecar is not None and outside.sidecar_hash != known.sidecar)
 
 
 def fails_with(options: ReadOptions) -> str | None:
@@ -129,8 +165,8 @@ def examine(path: Path, source: str, known: KnownFile | None, options: ReadOptio
         # A file that was taken in by half has times and no hash: they say nothing about the other half.
         whole = known if known is not None and known.content is not None else None
         if whole and seen == (whole.size, whole.mtime_ns, whole.ctime_ns) and _settled(whole, seen):
-            return SourceFile(str(path), source, whole.content, *seen, engine), None
-        return SourceFile(str(path), source, hash_file(path), *seen, engine), None
+            return SourceFile(str(path), source, whole.content, *seen, engine, born_ns(state)), None
+        return SourceFile(str(path), source, hash_file(path), *seen, engine, born_ns(state)), None
     except OSError as error:
         return SourceFile(str(path), source, None, 0, 0, 0, engine), f"it cannot be read: {error.strerror or error}"
 
@@ -186,15 +222,3 @@ def _gone(connection: sqlite3.Connection, roots: Sequence[Path]) -> Iterator[Kno
             continue
         if is_gone(fsdecode(path)):
             yield known_file(row)
-
-
-def refresh_times(connection: sqlite3.Connection, touched: Sequence[tuple[KnownFile, SourceFile]]) -> None:
-    """Remember the new times of files whose content is the old one. Not a new generation: nothing is said anew."""
-    if touched:
-        with transaction(connection):
-            connection.executemany(
-                "UPDATE files SET mtime_ns = ?, ctime_ns = ?, ingested_at = ? WHERE number = ?",
-                ((file.mtime_ns, file.ctime_ns, now(), known.number) for known, file in touched),
-            )
-            for known, _ in touched:
-                reseal_file(connection, known.number)

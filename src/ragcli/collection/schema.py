@@ -13,15 +13,16 @@ Columns named `seal`, `card` and `frame` are hashes over what stands beside them
 texts, cards, frames and generations are checked whenever they are read, so what is damaged is never shown; the
 others by `verify`.
 
-Format 3 has, over format 2, the seals of files and failures, cards and frames, and the array `rows.sums`; `upgrade`
-adds them.
+Format 3 has, over format 2, the seals of files and failures, cards and frames, and the array `rows.sums`. Format 4
+keeps the layers that metadata come in, has numbers in them as they are and not as floats, and dates as dates.
+`upgrade` adds all that.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 """The on-disk format this code writes; kept in the database's user_version."""
 
 OLDEST: Final = 2
@@ -35,6 +36,22 @@ DIGEST: Final = 16
 
 PIECE: Final = 8192
 """Characters in a piece of text. A chunk of the default size touches one piece or two."""
+
+METADATA_TABLE: Final = (
+    # What a document's metadata are all together: see `metadata`. One row a value, a list has one an item.
+    """CREATE TABLE metadata (
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  key TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  text TEXT,
+  number NUMERIC,
+  PRIMARY KEY (document, key, position)
+) WITHOUT ROWID""",
+    "CREATE INDEX metadata_text ON metadata (key, text, document)",
+    "CREATE INDEX metadata_number ON metadata (key, number, document)",
+)
+"""Apart from the rest, because older formats had another and get this one."""
 
 SCHEMA: Final = """
 CREATE TABLE generation (
@@ -88,7 +105,10 @@ CREATE TABLE files (
   failed_hash BLOB,
   failed_with TEXT,
   ingested_at TEXT NOT NULL,
-  seal BLOB NOT NULL DEFAULT x''
+  seal BLOB NOT NULL DEFAULT x'',
+  born_ns INTEGER,
+  sidecar BLOB,
+  meta TEXT NOT NULL DEFAULT '{}'
 );
 CREATE INDEX files_hash ON files (hash);
 
@@ -118,7 +138,8 @@ CREATE TABLE documents (
   chunks INTEGER NOT NULL,
   ingested_at TEXT NOT NULL,
   seal BLOB NOT NULL,
-  card BLOB NOT NULL DEFAULT x''
+  card BLOB NOT NULL DEFAULT x'',
+  layers TEXT NOT NULL DEFAULT '{}'
 );
 CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''));
 
@@ -158,18 +179,6 @@ CREATE TABLE sieve_rows (
   key INTEGER PRIMARY KEY,
   blocks BLOB NOT NULL
 );
-
-CREATE TABLE metadata (
-  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-  key TEXT NOT NULL,
-  position INTEGER NOT NULL,
-  type TEXT NOT NULL,
-  text TEXT,
-  number REAL,
-  PRIMARY KEY (document, key, position)
-) WITHOUT ROWID;
-CREATE INDEX metadata_text ON metadata (key, text, document);
-CREATE INDEX metadata_number ON metadata (key, number, document);
 
 CREATE TABLE chunks (
   number INTEGER PRIMARY KEY,
@@ -215,4 +224,4 @@ CREATE INDEX parked_digest ON parked (digest);
 CREATE TABLE lexical_deletes (
   number INTEGER PRIMARY KEY
 );
-"""
+""" + "".join(f"{statement};\n" for statement in METADATA_TABLE)

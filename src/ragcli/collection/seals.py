@@ -52,7 +52,7 @@ def seal_document(connection: sqlite3.Connection, number: int) -> bytes:
     state = blake2b(digest_size=DIGEST)
     for query in (
         "SELECT id, file, record_id, source, kind, title, hex(hash), metadata, warnings, characters, pages,"
-        " ingested_at FROM documents WHERE number = ?",
+        " ingested_at, layers FROM documents WHERE number = ?",
         "SELECT pages, headings, spans, hex(joins), hex(seal) FROM layouts WHERE document = ?",
         "SELECT key, position, type, text, number FROM metadata WHERE document = ? ORDER BY key, position",
         "SELECT text FROM squeezed WHERE document = ?",
@@ -73,8 +73,8 @@ def card_of(connection: sqlite3.Connection, number: int) -> bytes:
 def seal_file(connection: sqlite3.Connection, number: int) -> bytes:
     """A hash over the record of a file."""
     row = connection.execute(
-        "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at"
-        " FROM files WHERE number = ?",
+        "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at,"
+        " born_ns, sidecar, meta FROM files WHERE number = ?",
         (number,),
     ).fetchone()
     return b"" if row is None else _short(row)
@@ -83,6 +83,12 @@ def seal_file(connection: sqlite3.Connection, number: int) -> bytes:
 def failure_seal(file: int, source: str, reason: str, failed_at: str) -> bytes:
     """A hash over the record of a failure."""
     return _short((file, source, reason, failed_at))
+
+
+def is_sound(connection: sqlite3.Connection, number: int) -> bool:
+    """Is what the store says of a document what was stored, its text and chunks aside?"""
+    seal, card = connection.execute("SELECT seal, card FROM documents WHERE number = ?", (number,)).fetchone()
+    return bool(card_of(connection, number) == card and seal_document(connection, number) == seal)
 
 
 def reseal(connection: sqlite3.Connection, number: int) -> None:

@@ -7,12 +7,23 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import fsencode
 
+from ragcli.collection.catalogue import STDIN
 from ragcli.collection.drafts import Cut, Draft, SourceFile, drop_document, first_free, put_chunks, put_document
 from ragcli.collection.generation import now
-from ragcli.collection.seals import card_of, failure_seal, reseal, reseal_file
+from ragcli.collection.metadata import (
+    Layers,
+    Outside,
+    Said,
+    changes_metadata,
+    decode_metadata,
+    encode_metadata,
+    settle_metadata,
+    stored_layers,
+)
+from ragcli.collection.seals import failure_seal, is_sound, reseal, reseal_file
 from ragcli.collection.texts import clean
 
 
@@ -40,6 +51,22 @@ class FileMoved:
 
 
 @dataclass(frozen=True, slots=True)
+class FileDescribed:
+    """The file with record `number` says what it said, but has other times, or other things are said of it."""
+
+    number: int
+    file: SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentDescribed:
+    """Other things are said of the document with that `number`, which is a record from standard input."""
+
+    number: int
+    outside: Outside
+
+
+@dataclass(frozen=True, slots=True)
 class FileRemoved:
     """The file with record `number` is gone, and its documents go too."""
 
@@ -61,7 +88,7 @@ class DocumentLost:
     number: int
 
 
-Step = Draft | Recut | DocumentLost | FileDone | FileMoved | FileRemoved
+Step = Draft | Recut | DocumentLost | DocumentDescribed | FileDone | FileDescribed | FileMoved | FileRemoved
 
 
 def cuts_of(steps: Iterable[Step]) -> list[Cut]:
@@ -83,8 +110,11 @@ def take_step(connection: sqlite3.Connection, step: Step) -> list[int]:
         return drop_document(connection, step.number)
     if isinstance(step, FileDone):
         return _finish_file(connection, step)
-    if isinstance(step, FileMoved):
-        _move_file(connection, step)
+    if isinstance(step, (FileMoved, FileDescribed)):
+        _renew_file(connection, step)
+        return []
+    if isinstance(step, DocumentDescribed):
+        _describe(connection, step.number, stored_layers(connection, step.number).under(step.outside))
         return []
     gone = _drop_all(connection, _documents_of(connection, step.number))
     connection.execute("DELETE FROM files WHERE number = ?", (step.number,))
@@ -108,11 +138,15 @@ def switch_tables(connection: sqlite3.Connection) -> None:
 def _take_draft(connection: sqlite3.Connection, draft: Draft) -> list[int]:
     gone: list[int] = []
     names: tuple[str, str] | None = None
+    before = Layers({})
     if draft.replaces is not None:
         names = connection.execute("SELECT id, source FROM documents WHERE number = ?", (draft.replaces,)).fetchone()
+        before = stored_layers(connection, draft.replaces)
         gone = drop_document(connection, draft.replaces)
     file = _put_file(connection, draft.file, complete=False)
-    put_document(connection, draft, file, names)
+    if fsencode(draft.file.path) != STDIN:
+        before = replace(before, meta=_file_meta(connection, file))
+    put_document(connection, draft, file, names, before)
     return gone
 
 
@@ -124,28 +158,71 @@ def _finish_file(connection: sqlite3.Connection, step: FileDone) -> list[int]:
     else:
         # What an earlier version of the file said stays, and a query tells that the file has changed since.
         file = _put_failed_file(connection, step.file, step.failed_with)
+    if fsencode(step.file.path) != STDIN:
+        _describe_documents(connection, file, step.file.outside)
     _put_failures(connection, file, step.failures)
     return gone
 
 
-def _move_file(connection: sqlite3.Connection, step: FileMoved) -> None:
+def _renew_file(connection: sqlite3.Connection, step: FileMoved | FileDescribed) -> None:
+    """Renew the record of a file whose content is the old one, and what it says of its documents."""
     file = step.file
+    names = (fsencode(file.path), clean(file.source))
+    same = connection.execute("SELECT path, source FROM files WHERE number = ?", (step.number,)).fetchone() == names
+    sound = [] if same else [each for each in _documents_of(connection, step.number) if is_sound(connection, each)]
     connection.execute(
-        "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ? WHERE number = ?",
-        (fsencode(file.path), clean(file.source), file.size, file.mtime_ns, file.ctime_ns, step.number),
+        "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ?, born_ns = ?, ingested_at = ?"
+        " WHERE number = ?",
+        (*names, file.size, file.mtime_ns, file.ctime_ns, file.born_ns, now(), step.number),
     )
-    reseal_file(connection, step.number)
+    _put_outside(connection, step.number, file.outside)
+    if not same:
+        _rename_document(connection, step.number, file)
+    for document in sound:
+        # A path is part of a document's card.
+        reseal(connection, document)
+    _describe_documents(connection, step.number, file.outside)
+
+
+def _rename_document(connection: sqlite3.Connection, number: int, file: SourceFile) -> None:
     # Documents that are records are called by their ids and keep them.
     row = connection.execute(
-        "SELECT number, source FROM documents WHERE file = ? AND record_id IS NULL", (step.number,)
+        "SELECT number, source FROM documents WHERE file = ? AND record_id IS NULL", (number,)
     ).fetchone()
     if row is not None and row[1] != clean(file.source):
         source = first_free(connection, "source", [clean(file.source), clean(file.path)])
         connection.execute("UPDATE documents SET source = ? WHERE number = ?", (source, row[0]))
-        reseal(connection, row[0])
-    for document in _documents_of(connection, step.number):
-        card = card_of(connection, document)
-        connection.execute("UPDATE documents SET card = ? WHERE number = ?", (card, document))
+
+
+def _put_outside(connection: sqlite3.Connection, number: int, outside: Outside) -> None:
+    """Note what is said of a file from outside, and seal its record."""
+    if outside.meta:
+        meta = encode_metadata({**_file_meta(connection, number), **outside.meta})
+        connection.execute("UPDATE files SET meta = ? WHERE number = ? AND path != ?", (meta, number, STDIN))
+    if outside.sidecar is not None:
+        told = (outside.sidecar_hash, number, outside.sidecar_hash)
+        connection.execute("UPDATE files SET sidecar = ? WHERE number = ? AND sidecar IS NOT ?", told)
+    reseal_file(connection, number)
+
+
+def _file_meta(connection: sqlite3.Connection, number: int) -> Said:
+    """What `--meta` said of a file, and says of every document that comes from it."""
+    (meta,) = connection.execute("SELECT meta FROM files WHERE number = ?", (number,)).fetchone()
+    return decode_metadata(meta)
+
+
+def _describe_documents(connection: sqlite3.Connection, number: int, outside: Outside) -> None:
+    """Bring the metadata of a file's documents up to date with what is said of it."""
+    meta = _file_meta(connection, number)
+    for document in _documents_of(connection, number):
+        _describe(connection, document, replace(stored_layers(connection, document).under(outside), meta=meta))
+
+
+def _describe(connection: sqlite3.Connection, document: int, layers: Layers) -> None:
+    # One that is damaged is left so, for `verify` to find: sealed anew it would be sound from then on.
+    if changes_metadata(connection, document, layers) and is_sound(connection, document):
+        settle_metadata(connection, document, layers)
+        reseal(connection, document)
 
 
 def _documents_of(connection: sqlite3.Connection, file: int) -> list[int]:
@@ -159,10 +236,11 @@ def _drop_all(connection: sqlite3.Connection, documents: Iterable[int]) -> list[
 def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: bool) -> int:
     """Insert or renew a file's record; its number. Until complete it has no hash, so it would be read again."""
     connection.execute(
-        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, engine, ingested_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
+        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, born_ns, engine, ingested_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
         " hash = excluded.hash, size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns,"
-        " engine = excluded.engine, ingested_at = excluded.ingested_at, failed_hash = NULL, failed_with = NULL",
+        " born_ns = excluded.born_ns, engine = excluded.engine, ingested_at = excluded.ingested_at,"
+        " failed_hash = NULL, failed_with = NULL",
         (
             fsencode(file.path),
             clean(file.source),
@@ -170,11 +248,12 @@ def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: boo
             file.size,
             file.mtime_ns,
             file.ctime_ns,
+            file.born_ns,
             file.engine,
             now(),
         ),
     )
-    return _sealed_file(connection, file)
+    return _noted_file(connection, file)
 
 
 def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_with: str | None) -> int:
@@ -193,13 +272,13 @@ def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_wi
             now(),
         ),
     )
-    return _sealed_file(connection, file)
+    return _noted_file(connection, file)
 
 
-def _sealed_file(connection: sqlite3.Connection, file: SourceFile) -> int:
-    """Seal the record of a file that was just written; its number."""
+def _noted_file(connection: sqlite3.Connection, file: SourceFile) -> int:
+    """Complete the record of a file that was just written; its number."""
     number: int = connection.execute("SELECT number FROM files WHERE path = ?", (fsencode(file.path),)).fetchone()[0]
-    reseal_file(connection, number)
+    _put_outside(connection, number, file.outside)
     return number
 
 

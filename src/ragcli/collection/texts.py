@@ -85,21 +85,23 @@ def read_slice(connection: sqlite3.Connection, number: int, start: int, stop: in
 def read_document(connection: sqlite3.Connection, number: int) -> Document:
     """The document as its reader gave it, without parsing its file again. CollectionError if it is damaged."""
     row = connection.execute(
-        "SELECT d.kind, d.record_id, d.title, d.metadata, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal,"
+        "SELECT d.kind, d.record_id, d.title, d.layers, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal,"
         " l.frame FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
         (number,),
     ).fetchone()
     if row is None:
         raise CollectionError(f"Document {number} is missing from the store; `ragcli collections verify` says more.")
-    kind, record_id, title, metadata, warnings, pages, headings, spans, joins, seal, frame = row
+    kind, record_id, title, layers, warnings, pages, headings, spans, joins, seal, frame = row
     check_frame(number, (pages, headings, spans, joins), frame)
+    from ragcli.collection.metadata import decode_layers
+
     try:
         return Document(
             text=checked_text(connection, number, seal),
             kind=kind,
             record_id=record_id,
             title=title,
-            metadata=json.loads(metadata),
+            metadata=decode_layers(layers).read,
             pages=decode_pages(pages),
             headings=tuple(Heading(*heading) for heading in json.loads(headings)),
             joins=unpack_integers(joins),

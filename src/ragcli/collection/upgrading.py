@@ -16,9 +16,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ragcli.collection import old_seals
 from ragcli.collection.lock import writer_lock
 from ragcli.collection.names import STORE
-from ragcli.collection.schema import APPLICATION_ID, FORMAT, OLDEST
+from ragcli.collection.schema import APPLICATION_ID, FORMAT, METADATA_TABLE, OLDEST
 from ragcli.collection.store import explained, open_for_writing, stored_format, transaction
 from ragcli.errors import CollectionBusy, CollectionError
 
@@ -28,7 +29,15 @@ if TYPE_CHECKING:
 
 _VERSION_AT: Final = 60
 _APPLICATION_AT: Final = 68
-_COLUMNS: Final = (("files", "seal"), ("failures", "seal"), ("documents", "card"), ("layouts", "frame"))
+_SUMS_FROM: Final = 3
+"""The format from which on there are cards, frames, `rows.sums`, and seals of files and failures."""
+_SEALED: Final = (("files", "seal"), ("failures", "seal"), ("documents", "card"), ("layouts", "frame"))
+_LAYERED: Final = (
+    ("files", "born_ns INTEGER"),
+    ("files", "sidecar BLOB"),
+    ("files", "meta TEXT NOT NULL DEFAULT '{}'"),
+    ("documents", "layers TEXT NOT NULL DEFAULT '{}'"),
+)
 _ROWS: Final = 1024
 # Most likely another process is at the same upgrade, and that is a matter of seconds.
 PATIENCE: Final = 10.0
@@ -86,12 +95,18 @@ def _upgrade(folder: Path, connection: sqlite3.Connection) -> None:
     from ragcli.collection.generation import BUILDING, CURRENT, find_generation
     from ragcli.collection.manifest import write_manifest
 
+    version = stored_format(connection)
     current, building = (find_generation(connection, slot) for slot in (CURRENT, BUILDING))
-    segments = [(record.arrays, _write_sums(folder, connection, record)) for record in (current, building) if record]
+    records = [record for record in (current, building) if record] if version < _SUMS_FROM else []
+    segments = [(record.arrays, _write_sums(folder, connection, record)) for record in records]
     with transaction(connection):
-        for table, column in _COLUMNS:
-            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
-        _seal(connection)
+        if version < _SUMS_FROM:
+            for table, column in _SEALED:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
+        sound = old_seals.sound_parts(connection, cards=version >= _SUMS_FROM)
+        for table, column in _LAYERED:
+            connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+        _keep_layers(connection, sound)
         for edition, made in segments:
             put_segments(connection, edition, made)
         connection.execute(f"PRAGMA user_version = {FORMAT}")
@@ -99,23 +114,29 @@ def _upgrade(folder: Path, connection: sqlite3.Connection) -> None:
         write_manifest(folder, connection, current)
 
 
-def _seal(connection: sqlite3.Connection) -> None:
-    from ragcli.collection.seals import card_of, failure_seal, frame_seal, reseal_file, seal_document
+def _keep_layers(connection: sqlite3.Connection, sound: old_seals.Sound) -> None:
+    """Make the metadata anew from the layers they come in, and seal everything that was sound.
 
-    for (number,) in connection.execute("SELECT number FROM files").fetchall():
+    What was damaged keeps its old seals, which fit nothing any more.
+    """
+    from ragcli.collection.metadata import settle_metadata
+    from ragcli.collection.seals import failure_seal, frame_seal, reseal, reseal_file
+
+    connection.execute("DROP TABLE metadata")
+    for statement in METADATA_TABLE:
+        connection.execute(statement)
+    for number in sound.files:
         reseal_file(connection, number)
-    failures = connection.execute("SELECT number, file, source, reason, failed_at FROM failures").fetchall()
-    for number, *row in failures:
+    for number, *row in sound.failures:
         connection.execute("UPDATE failures SET seal = ? WHERE number = ?", (failure_seal(*row), number))
-    for number, seal in connection.execute("SELECT number, seal FROM documents").fetchall():
-        if seal_document(connection, number) != seal:
-            continue
-        card = card_of(connection, number)
-        connection.execute("UPDATE documents SET card = ? WHERE number = ?", (card, number))
+    for number in sound.documents:
         query = "SELECT pages, headings, spans, joins FROM layouts WHERE document = ?"
         for layout in connection.execute(query, (number,)).fetchall():
             frame = frame_seal(number, *layout)
             connection.execute("UPDATE layouts SET frame = ? WHERE document = ?", (frame, number))
+        (told,) = connection.execute("SELECT metadata FROM documents WHERE number = ?", (number,)).fetchone()
+        settle_metadata(connection, number, old_seals.layers_of(told))
+        reseal(connection, number)
 
 
 def _write_sums(folder: Path, connection: sqlite3.Connection, record: Generation) -> tuple[Segment, ...]:

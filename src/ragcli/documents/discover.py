@@ -18,6 +18,7 @@ from types import MappingProxyType
 
 from ragcli.documents.options import shown
 from ragcli.documents.read import SUFFIXES, kind_of
+from ragcli.documents.sidecar import is_sidecar, sidecar_names
 from ragcli.errors import InputError, UsageError
 
 __all__ = ["SUFFIXES", "Discovery", "FoundFile", "discover"]
@@ -29,10 +30,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """A file to read. `path` is absolute; `source` is what people see: the path within the folder they named."""
+    """A file to read. `path` is absolute; `source` is what people see: the path within the folder they named.
+
+    `sidecar` is the file beside it that says what the document is, if there is one.
+    """
 
     path: Path
     source: str
+    sidecar: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +69,19 @@ def discover(roots: Sequence[Path], *, include: Sequence[str] = (), exclude: Seq
         elif not stat.S_ISREG(mode):
             raise InputError(f"{shown(root)} is neither a file nor a folder.")
         else:
-            files = iter([FoundFile(absolute, shown(Path(absolute.name)))])
+            files = iter([FoundFile(absolute, shown(Path(absolute.name)), _beside(absolute))])
         for file in files:
             if kind_of(file.path) is None:
                 skipped[file.path.suffix.lower() or "no suffix"] += 1
                 continue
             found.setdefault(os.path.realpath(file.path), file)
     return Discovery(tuple(sorted(found.values(), key=_order)), MappingProxyType(dict(sorted(skipped.items()))))
+
+
+def _beside(path: Path) -> Path | None:
+    """The sidecar of a file that was named by itself. A link is none: it could lead anywhere."""
+    places = (path.with_name(name) for name in sidecar_names(path.name))
+    return next((place for place in places if place.is_file() and not place.is_symlink()), None)
 
 
 def _order(file: FoundFile) -> tuple[str, bytes]:
@@ -90,8 +101,16 @@ def _walk(root: Path, chosen: Matcher | None, refused: Matcher, skipped: Counter
         except OSError:
             skipped["unreadable"] += 1
             continue
+        sidecars = {
+            entry.name
+            for entry in entries
+            if is_sidecar(entry.name) and entry.is_file(follow_symlinks=False) and not refused(f"{within}{entry.name}")
+        }
+        described: set[str] = set()
         for entry in entries:
             source = f"{within}{entry.name}"
+            if entry.name in sidecars and not entry.name.startswith("."):
+                continue
             try:
                 what = entry.stat()
             except OSError:
@@ -114,7 +133,12 @@ def _walk(root: Path, chosen: Matcher | None, refused: Matcher, skipped: Counter
             elif chosen is not None and not chosen(source):
                 skipped["not included"] += 1
             else:
-                yield FoundFile(Path(entry.path), shown(Path(source)))
+                path = Path(entry.path)
+                beside = next((name for name in sidecar_names(entry.name) if name in sidecars), None)
+                described.update([beside] if beside is not None and kind_of(path) is not None else ())
+                yield FoundFile(path, shown(Path(source)), path.with_name(beside) if beside is not None else None)
+        if alone := len({name for name in sidecars if not name.startswith(".")} - described):
+            skipped["sidecar without a document"] += alone
 
 
 def _identity(what: os.stat_result) -> tuple[int, int]:

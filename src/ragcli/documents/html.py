@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ragcli.documents.characters import plain
+from ragcli.documents.metadata import typed_metadata
 from ragcli.documents.options import called
 from ragcli.documents.plain import decoded, emptiness, listed, year_in
 from ragcli.records import Document, Heading, MetadataValue
@@ -237,17 +238,16 @@ def _about(tree: Any) -> tuple[dict[str, MetadataValue], str | None]:
     metadata: dict[str, MetadataValue] = {}
     authors = _first(named, _AUTHORS)
     if authors:
-        metadata["authors"] = authors if len(authors) > 1 or "citation_author" in named else listed(authors[0])
+        metadata["author"] = authors if len(authors) > 1 or "citation_author" in named else listed(authors[0])
     for date in _first(named, _DATES):
-        year = year_in(date)
-        if year is not None:
-            metadata["year"] = year
+        if year_in(date) is not None:
+            metadata |= typed_metadata({"date": date})
     for identifier in _first(named, _DOIS):
         found = re.search(r"\b10\.\d{4,9}/\S+", identifier)
         if found:
             metadata["doi"] = found.group()
     if arxiv := _first(named, ("citation_arxiv_id",)):
-        metadata["arxiv"] = arxiv[0]
+        metadata |= typed_metadata({"arxiv": arxiv[0]})
     if words := _first(named, ("citation_keywords", "keywords")):
         metadata["keywords"] = [word for text in words for word in listed(text)]
     titles = _first(named, _TITLES)

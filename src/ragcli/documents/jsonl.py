@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ragcli.documents.characters import plain
 from ragcli.documents.limits import within_limits
-from ragcli.documents.markdown import typed_metadata
+from ragcli.documents.metadata import typed_metadata
 from ragcli.errors import DocumentError
-from ragcli.records import Document, Failure
+from ragcli.records import Document, Failure, MetadataValue
 
 _OWN = frozenset({"id", "_id", "text", "title", "metadata"})
 
@@ -80,7 +80,7 @@ def _identity(record: Mapping[str, object], otherwise: str) -> str:
     return otherwise
 
 
-def _metadata(record: Mapping[str, object]) -> Mapping[str, str | int | float | bool | list[str]]:
+def _metadata(record: Mapping[str, object]) -> Mapping[str, MetadataValue]:
     """The record's other fields; those of an inner "metadata" object count as the record's own."""
     inner = record.get("metadata")
     fields: dict[str, object] = dict(inner) if isinstance(inner, dict) else {}

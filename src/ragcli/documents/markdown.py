@@ -6,17 +6,15 @@ can make them cost far more, while nothing in a chunk depends on what is bold.
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from ragcli.documents.characters import plain
+from ragcli.documents.metadata import one_line, typed_metadata
 from ragcli.documents.options import called
-from ragcli.documents.plain import decoded, emptiness, listed, year_in
-from ragcli.records import Document, Heading, MetadataValue
+from ragcli.documents.plain import decoded, emptiness
+from ragcli.records import Document, Heading
 
 _YAML = re.compile(r"\A---[ \t]*\n(.*?)(?:^|\n)(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL)
 _TOML = re.compile(r"\A\+\+\+[ \t]*\n(.*?)(?:^|\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
@@ -40,7 +38,7 @@ def read_markdown(data: bytes, path: Path) -> Document:
     return Document(
         text=text,
         kind="markdown",
-        title=(_line(title) if isinstance(title, str | int | float) else "") or first,
+        title=(one_line(title) if isinstance(title, str | int | float) else "") or first,
         metadata=metadata,
         headings=headings,
         joins=joins,
@@ -58,7 +56,7 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
         try:
             front = yaml.safe_load(found.group(1)) or {}
         except Exception as error:  # PyYAML raises whatever Python does about a date, a number or a set that is none
-            return {}, text, (f"front matter is not YAML: {_line(error)[:120] or type(error).__name__}",)
+            return {}, text, (f"front matter is not YAML: {one_line(error)[:120] or type(error).__name__}",)
         if not _fits(front):
             return {}, text, (f"front matter refers to itself so often that it has over {_MOST_FRONT:,} characters",)
         if isinstance(front, Mapping):
@@ -74,7 +72,7 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
             ValueError,
             RecursionError,
         ) as error:  # of a number that is too long, a ValueError that is no TOML error
-            return {}, text, (f"front matter is not TOML: {_line(error)[:120] or type(error).__name__}",)
+            return {}, text, (f"front matter is not TOML: {one_line(error)[:120] or type(error).__name__}",)
     return {}, text, ()
 
 
@@ -94,65 +92,6 @@ def _fits(front: object) -> bool:
         elif isinstance(value, list | tuple | set):
             waiting.extend(value)
     return size <= _MOST_FRONT
-
-
-def typed_metadata(front: Mapping[str, object]) -> dict[str, MetadataValue]:
-    """Front matter, or a record's fields, as metadata: the common names made alike, the rest as it is."""
-    out: dict[str, MetadataValue] = {}
-    for key, value in front.items():
-        own = _line(key)
-        name = own.lower()
-        if name == "title" or value is None:
-            continue
-        if name in ("author", "authors"):
-            out["authors"] = _lines(listed(value))
-        elif name in ("tags", "keywords"):
-            out["keywords"] = [*_strings(out.get("keywords")), *_lines(listed(value))]
-        elif name in ("date", "year", "published") and (year := year_in(value)) is not None:
-            out["year"] = year
-            if name == "date":
-                out["date"] = _line(value)
-        else:
-            known = metadata_value(value)
-            if known is not None:
-                out[name if name in ("doi", "arxiv") else own] = known
-    return out
-
-
-def _line(value: object) -> str:
-    """A value as one line of text; nothing for a number of thousands of digits, which Python doesn't write out."""
-    try:
-        return " ".join(plain(str(value))[0].split())
-    except (ValueError, RecursionError):
-        return ""
-
-
-def _lines(values: list[str]) -> list[str]:
-    return [line for value in values if (line := _line(value))]
-
-
-def _strings(value: MetadataValue | None) -> list[str]:
-    return value if isinstance(value, list) else []
-
-
-def metadata_value(value: object) -> MetadataValue | None:
-    """A value as metadata can hold it; what has no such form is kept as JSON text."""
-    if isinstance(value, str):
-        return plain(value)[0]
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, int):
-        return value if abs(value) < 1 << 63 else _line(value) or None
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dt.date | dt.time):
-        return value.isoformat()
-    if isinstance(value, list) and all(isinstance(item, str | int | float) for item in value):
-        return [plain(item)[0] if isinstance(item, str) else _line(item) for item in value]
-    try:
-        return plain(json.dumps(value, ensure_ascii=False, default=str))[0]
-    except (ValueError, RecursionError, TypeError):
-        return None
 
 
 def _blocks(text: str) -> tuple[tuple[Heading, ...], tuple[tuple[int, int], ...]]:

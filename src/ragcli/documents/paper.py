@@ -85,7 +85,7 @@ def describe(
         _printed_authors(lines[title_end:]) if first.placed else []
     )
     if authors:
-        metadata["authors"] = authors
+        metadata["author"] = authors
     arxiv = _ARXIV.search(stamp) or _only(_ARXIV, page_text)
     if arxiv:
         metadata["arxiv"] = arxiv.group(1)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from typing import IO, Any, Final
 
-from ragcli.records import Document, Failure, Heading, PageSpan
+from ragcli.dates import date_text, typed_text
+from ragcli.records import Document, Failure, Heading, MetadataValue, PageSpan
 
 _LENGTHS: Final = struct.Struct("<QQ")
 Header = Mapping[str, Any]
@@ -45,12 +47,23 @@ def read_frame(stream: IO[bytes], most: int) -> tuple[Header, bytes] | None:
 
 def packed(items: Iterable[Document | Failure]) -> bytes:
     """Documents and failures as the body of an answer."""
-    return json.dumps([_fields(item) for item in items], ensure_ascii=False).encode("utf-8", "surrogatepass")
+    fields = [_fields(item) for item in items]
+    return json.dumps(fields, ensure_ascii=False, default=_dated).encode("utf-8", "surrogatepass")
 
 
 def unpacked(body: bytes) -> list[Document | Failure]:
     """The documents and failures in an answer."""
     return [_item(fields) for fields in json.loads(body.decode("utf-8", "surrogatepass"))]
+
+
+def _dated(value: object) -> str:
+    if isinstance(value, date):
+        return date_text(value)
+    raise TypeError
+
+
+def _typed(metadata: Mapping[str, Any]) -> dict[str, MetadataValue]:
+    return {key: typed_text(key, value) if isinstance(value, str) else value for key, value in metadata.items()}
 
 
 def _fields(item: Document | Failure) -> Sequence[Any]:
@@ -79,7 +92,7 @@ def _item(fields: Sequence[Any]) -> Document | Failure:
         kind=kind,
         record_id=record_id,
         title=title,
-        metadata=metadata,
+        metadata=_typed(metadata),
         pages=tuple(PageSpan(*page) for page in pages),
         headings=tuple(Heading(*heading) for heading in headings),
         joins=tuple(joins),

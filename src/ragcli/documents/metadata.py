@@ -1,0 +1,181 @@
+"""What a document is said to be, from whoever says it: typed, and under one name for one thing.
+
+Front matter, the fields of a record, a sidecar and the command line all give names and values of any kind. The names
+that mean the same come out the same (`authors` is `author`), and a value is a text, a number, a boolean, a date, or a
+list of texts. What has no such form is kept as JSON text.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ragcli.dates import ALWAYS_TEXT, parse_date, utc
+from ragcli.documents.characters import plain
+from ragcli.documents.plain import listed, year_in
+from ragcli.errors import UsageError
+from ragcli.records import MetadataValue
+
+LISTS: Final[Mapping[str, str]] = {
+    "author": "author",
+    "authors": "author",
+    "tag": "tag",
+    "tags": "tag",
+    "keyword": "keywords",
+    "keywords": "keywords",
+}
+"""Names under which there is always a list, and the one they come under."""
+
+_NAMES: Final = {"doi": "doi", "arxiv": "arxiv", "arxiv_id": "arxiv", "eprint": "arxiv"}
+_DOI_PREFIX: Final = re.compile(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", re.IGNORECASE)
+_ARXIV_PREFIX: Final = re.compile(r"^(?:https?://arxiv\.org/(?:abs|pdf)/|arxiv:\s*)", re.IGNORECASE)
+_MONTH: Final = re.compile(r"\d{4}-\d{2}", re.ASCII)
+_LONGEST_KEY: Final = 200
+_LONGEST_LIST: Final = 10_000
+
+
+def typed_metadata(given: Mapping[str, object]) -> dict[str, MetadataValue]:
+    """Names and values as metadata; the title, which a document has apart, is left out."""
+    out: dict[str, MetadataValue] = {}
+    for key, value in given.items():
+        own = one_line(key)[:_LONGEST_KEY]
+        name = own.lower()
+        if name == "title" or value is None:
+            continue
+        if name in LISTS:
+            one = LISTS[name]
+            out[one] = [*_texts(out.get(one)), *_lines(listed(value))]
+        elif name in ("date", "year", "published") and (year := year_in(value)) is not None:
+            out["year"] = year
+            if name == "date" and (day := _day(value)) is not None:
+                out["date"] = day
+        elif name in _NAMES and isinstance(value, str):
+            out[_NAMES[name]] = _ARXIV_PREFIX.sub("", _DOI_PREFIX.sub("", one_line(value)))
+        else:
+            known = metadata_value(value, dated=name not in ALWAYS_TEXT)
+            if known is not None:
+                out[own] = known
+    return out
+
+
+def metadata_value(value: object, *, dated: bool = True) -> MetadataValue | None:
+    """A value as metadata can hold it; None for nothing and for a number that is none. `dated` finds dates in texts."""
+    if isinstance(value, str):
+        text = plain(value)[0]
+        return (parse_date(text) if dated else None) or text
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 1 << 63 else one_line(value) or None
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dt.date):
+        return _date(value)
+    if isinstance(value, dt.time):
+        return value.isoformat()
+    if isinstance(value, list) and all(isinstance(item, str | int | float | dt.date) for item in value):
+        return [plain(item)[0] if isinstance(item, str) else one_line(item) for item in value[:_LONGEST_LIST]]
+    try:
+        return None if value is None else plain(json.dumps(value, ensure_ascii=False, default=str))[0]
+    except (ValueError, RecursionError, TypeError):
+        return None
+
+
+def assignments(texts: Iterable[str]) -> dict[str, MetadataValue | None]:
+    """What `key=value` texts say: the value typed, None for a key that has none. A key given twice has a list.
+
+    A value is a boolean, a number or a date if it looks like one, a list or a quoted text if it is written as JSON,
+    and else a text. Raises UsageError for what is no `key=value`.
+    """
+    found: dict[str, list[object]] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        name = one_line(key)
+        if not equals or not name or len(name) > _LONGEST_KEY:
+            raise UsageError(f"'{text}' is no key=value; write for example --meta team=theory.")
+        found.setdefault(name, []).append(_assigned(value.strip(), text))
+    out: dict[str, MetadataValue | None] = {}
+    for name, values in found.items():
+        if any(value is None for value in values) and len(values) > 1:
+            raise UsageError(f"'{name}' is given with a value and without; give one of them.")
+        if values == [None]:
+            out[LISTS.get(name.lower(), _NAMES.get(name.lower(), name))] = None
+            continue
+        whole = values[0] if len(values) == 1 else [item for value in values for item in _spread(value)]
+        out |= described({name: whole})
+    return out
+
+
+def described(given: Mapping[str, object]) -> dict[str, MetadataValue | None]:
+    """What is said of a document from outside it: `typed_metadata` with a title, and None where null is said."""
+    out: dict[str, MetadataValue | None] = dict(typed_metadata(given))
+    for key, value in given.items():
+        name = one_line(key)
+        if name.lower() == "title" and isinstance(value, str):
+            out["title"] = one_line(value) or None
+        elif value is None and name:
+            out[LISTS.get(name.lower(), _NAMES.get(name.lower(), name))] = None
+    return out
+
+
+def one_line(value: object) -> str:
+    """A value as one line of text; nothing for a number of thousands of digits, which Python doesn't write out."""
+    try:
+        return " ".join(plain(str(value))[0].split())
+    except (ValueError, RecursionError):
+        return ""
+
+
+def _day(value: object) -> dt.date | None:
+    """The date that a date says; a month is its first day, and a year alone is none."""
+    if isinstance(value, str):
+        text = value.strip().replace("/", "-")
+        value = f"{text}-01" if _MONTH.fullmatch(text) else text
+    known = metadata_value(value)
+    return known if isinstance(known, dt.date) else None
+
+
+def _date(value: dt.date) -> MetadataValue:
+    if not isinstance(value, dt.datetime):
+        return value
+    try:
+        return utc(value)
+    except OverflowError:
+        return value.isoformat()
+
+
+def _assigned(value: str, whole: str) -> object:
+    if not value:
+        return None
+    if value[0] in '["':
+        try:
+            told = json.loads(value)
+        except (ValueError, RecursionError):
+            raise UsageError(f"'{whole}': what begins with {value[0]} is read as JSON, and this is none.") from None
+        return told  # a list, or a text that is one even if it looks like a number
+    if value in ("true", "false"):
+        return value == "true"
+    for kind in (int, float):
+        try:
+            number = kind(value)
+        except ValueError:
+            continue
+        if math.isfinite(number) and not value.startswith(("+", "_")) and "_" not in value:
+            return number
+    return value
+
+
+def _spread(value: object) -> list[object]:
+    return value if isinstance(value, list) else [value]
+
+
+def _lines(values: list[str]) -> list[str]:
+    return [line for value in values if (line := one_line(value))]
+
+
+def _texts(value: MetadataValue | None) -> list[str]:
+    return value if isinstance(value, list) else []
