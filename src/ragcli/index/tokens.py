@@ -98,13 +98,22 @@ def max_sim(
 
     A chunk without tokens scores 0. Weights must not be negative; divide them by their sum for scores in [-1, 1].
     """
-    of_block, counts = _cosines_of_blocks(query_tokens, reader, rows)
+    return max_sim_of_all(query_tokens, query_weights, [(reader, rows)])
+
+
+def max_sim_of_all(
+    query_tokens: FloatArray,
+    query_weights: FloatArray,
+    parts: Sequence[tuple[TokenReader, Sequence[int] | IntArray]],
+) -> LateScores:
+    """As `max_sim`, for the chunks of several readers, one after another: one product costs less than many small."""
+    of_block, counts = _cosines_of_blocks(query_tokens, *_gather_all(parts))
     return _scores_of_blocks(of_block, counts, query_weights)
 
 
 def best_matches(query_tokens: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray) -> FloatArray:
     """How near the nearest token of each chunk comes to each query token: cosines (n, q), 0 in a chunk without any."""
-    of_block, counts = _cosines_of_blocks(query_tokens, reader, rows)
+    of_block, counts = _cosines_of_blocks(query_tokens, *reader.gather(rows))
     return _best_of_chunks(of_block, counts)
 
 
@@ -118,11 +127,18 @@ def late_scores(similarities: FloatArray, counts: IntArray, query_weights: Float
     return _scores_of_blocks(_block_maxima(similarities, counts), counts, query_weights)
 
 
-def _cosines_of_blocks(
-    query_tokens: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray
-) -> tuple[FloatArray, IntArray]:
-    """The best cosines in each block of tokens of the chunks at `rows`, (blocks, q), and the chunks' token counts."""
-    bits, counts = reader.gather(rows)
+def _gather_all(parts: Sequence[tuple[TokenReader, Sequence[int] | IntArray]]) -> tuple[Bits, IntArray]:
+    gathered = [reader.gather(rows) for reader, rows in parts]
+    if len(gathered) == 1:
+        return gathered[0]
+    return np.concatenate([bits for bits, _ in gathered]), np.concatenate([counts for _, counts in gathered])
+
+
+def _cosines_of_blocks(query_tokens: FloatArray, bits: Bits, counts: IntArray) -> tuple[FloatArray, IntArray]:
+    """The best cosines in each block of tokens of chunks with `counts` tokens, (blocks, q), and those counts.
+
+    Without any tokens, or any of the query's, the counts are all 0.
+    """
     query = np.asarray(query_tokens, np.float32)
     if not len(bits) or not len(query):
         return np.zeros((0, len(query)), np.float32), np.zeros(len(counts), np.int64)

@@ -27,24 +27,30 @@ def late_stage(
     snapshots: Sequence[Snapshot], pool: Pool, question: Question, encoder: Callable[[], Encoder]
 ) -> dict[str, StageScores]:
     """MaxSim of the question with each candidate as a whole ("rerank") and with its best window ("window")."""
-    from ragcli.index.tokens import idf_weights, max_sim
+    from ragcli.index.tokens import idf_weights, max_sim_of_all
 
     query = question.encoding
-    # An index taken over without its model has counted no word pieces.
-    frequency = np.zeros(encoder().vocabulary_size, np.int64)
+    frequency = np.zeros(len(query.token_ids), np.int64)
     for snapshot in snapshots:
-        frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
-    weights = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+        # An index taken over without its model has counted no word pieces.
+        if len(snapshot.token_frequency):
+            frequency += snapshot.token_frequency[query.token_ids]
+    count = sum(snapshot.chunk_count for snapshot in snapshots)
+    weights = idf_weights(range(len(frequency)), frequency, count)
     scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
-    for owner, snapshot in enumerate(snapshots):
-        mine = pool.owners == owner
-        if not mine.any():
-            continue
-        if snapshot.tokens is not None:
-            found = max_sim(query.tokens, weights, snapshot.tokens, pool.rows[mine])
-        else:
-            found = _encode_and_compare(encoder(), query, weights, _texts(snapshot, pool.numbers[mine].tolist()))
+    owners = dict.fromkeys(pool.owners.tolist())
+    kept = [(owner, reader) for owner in owners if (reader := snapshots[owner].tokens) is not None]
+    if kept:
+        mine = np.isin(pool.owners, [owner for owner, _ in kept])
+        parts = [(reader, pool.rows[pool.owners == owner]) for owner, reader in kept]
+        found = max_sim_of_all(query.tokens, weights, parts)
         scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
+    for owner in owners:
+        if snapshots[owner].tokens is None:
+            mine = pool.owners == owner
+            texts = _texts(snapshots[owner], pool.numbers[mine].tolist())
+            found = _encode_and_compare(encoder(), query, weights, texts)
+            scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
     return scores
 
 
@@ -62,9 +68,9 @@ def _encode_and_compare(encoder: Encoder, query: Encoding, weights: FloatArray, 
 def cross_scores(snapshots: Sequence[Snapshot], pool: Pool, reranker: TextReranker, text: str) -> StageScores:
     """A cross-encoder's score of (question, passage) for each candidate, float64 (n,)."""
     passages = np.empty(len(pool), dtype=object)
-    for owner, snapshot in enumerate(snapshots):
+    for owner in dict.fromkeys(pool.owners.tolist()):
         mine = np.flatnonzero(pool.owners == owner)
-        passages[mine] = _texts(snapshot, pool.numbers[mine].tolist())
+        passages[mine] = _texts(snapshots[owner], pool.numbers[mine].tolist())
     return np.asarray(reranker.score(text, passages.tolist()), dtype=np.float64) if len(pool) else np.zeros(0)
 
 
