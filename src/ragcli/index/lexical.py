@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -30,7 +31,7 @@ from ragcli.index.seal import altered_files, break_seal, damaged_files, lists_el
 from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 
 if TYPE_CHECKING:
-    from tantivy import Index, Query, Searcher
+    from tantivy import Index, Query, Searcher, TextAnalyzer
 
 __all__ = ["Boosts", "Entry", "Expansion", "LexicalIndex", "LexicalWriter", "damaged_files", "rebuild"]
 
@@ -95,7 +96,6 @@ class LexicalIndex:
                 self._index = _open(Path(self._stand_in.name))
             self._searcher: Searcher = self._index.searcher()
         self._schema = self._index.schema
-        self._analyser = analyser()
         self._last: tuple[tuple[str, Boosts, Expansion], Query | None] | None = None
 
     @property
@@ -152,8 +152,7 @@ class LexicalIndex:
 
     def terms(self, query: str) -> list[str]:
         """The distinct terms that a query is analysed into, at most `MAX_QUERY_TERMS`."""
-        terms = dict.fromkeys(self._analyser.analyze(searchable(query, query=True)))
-        return list(terms)[:MAX_QUERY_TERMS]
+        return list(_terms(query))
 
     def frequency(self, term: str) -> int:
         """How many chunks have a term, one of those that `terms` gives, in their text; some may be deleted ones."""
@@ -220,7 +219,7 @@ class LexicalWriter:
 
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._index = tantivy.Index(self._schema, str(folder))
-                self._index.register_tokenizer(_ANALYSER, analyser())
+                self._index.register_tokenizer(_ANALYSER, _analyser())
             self._writer = self._index.writer(heap_size=_HEAP, num_threads=1)
             break_seal(folder)
             # What a killed writer left would be in the way when the same file name comes up again.
@@ -306,13 +305,24 @@ def _schema() -> Any:
     return builder.build()
 
 
+@lru_cache(maxsize=4)
+def _terms(query: str) -> tuple[str, ...]:
+    # Several collections are asked the same question, one after another.
+    return tuple(dict.fromkeys(_analyser().analyze(searchable(query, query=True))))[:MAX_QUERY_TERMS]
+
+
+@cache
+def _analyser() -> TextAnalyzer:
+    return analyser()
+
+
 def _open(folder: Path) -> Index:
     import tantivy
 
     index = tantivy.Index.open(str(folder))
     # By default tantivy starts a thread that watches the folder for commits.
     index.config_reader(reload_policy="manual")
-    index.register_tokenizer(_ANALYSER, analyser())
+    index.register_tokenizer(_ANALYSER, _analyser())
     return index
 
 
