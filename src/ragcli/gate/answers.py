@@ -15,6 +15,7 @@ from ragcli.errors import LanguageModelError
 from ragcli.gate.citations import CitationFilter, CitedSentence, cited_sentences, without_references
 
 if TYPE_CHECKING:
+    from ragcli.gate.ask import Writer
     from ragcli.llm.protocols import LanguageModel
     from ragcli.records import Hit
 
@@ -100,6 +101,13 @@ def write_answer(
     if not written:
         raise LanguageModelError(f"The language model {model.name} wrote an empty answer.")
     return Answer(written, model.name, len(shown), sieve.removed, sentences=cited_sentences(written))
+
+
+def model_writer(
+    model: LanguageModel, *, prompt: str | None = None, on_text: Callable[[str], None] | None = None
+) -> Writer:
+    """`write_answer` as a writer for `ragcli.gate.ask`."""
+    return lambda result: write_answer(result.question, result.hits, model, prompt=prompt, on_text=on_text)
 
 
 def _that_fit(hits: Sequence[Hit]) -> list[Hit]:

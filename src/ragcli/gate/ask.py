@@ -15,11 +15,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragcli.collection import NO_ENCODER
-from ragcli.errors import UsageError
+from ragcli.errors import LanguageModelError, UsageError
 from ragcli.gate.evidence import gather_evidence
+from ragcli.gate.faithfulness import answer_faithfulness
 from ragcli.gate.trace import AskResult, Attempt, Trace
 from ragcli.retrieval.request import StageTime
 from ragcli.retrieval.rm3 import CHUNKS, expanded, new_words, rm3_expansion
@@ -27,6 +28,7 @@ from ragcli.retrieval.rm3 import CHUNKS, expanded, new_words, rm3_expansion
 if TYPE_CHECKING:
     from ragcli.gate.answers import Answer
     from ragcli.gate.evidence import Judge
+    from ragcli.gate.faithfulness import Faithfulness, FaithfulnessJudge
     from ragcli.gate.trace import Stop
     from ragcli.gate.values import Preset, Verdict
     from ragcli.retrieval.query import Searcher
@@ -40,6 +42,11 @@ REVIEW_BAND: Final = 0.05
 """A score that reaches the threshold by less than this is for a person to look at."""
 
 Search = Callable[["QueryRequest"], "QueryResult"]
+Writer = Callable[[AskResult], "Answer | None"]
+"""Writes an answer to a result, None where there is nothing to say, or raises LanguageModelError."""
+
+Chosen = TypeVar("Chosen")
+Value = TypeVar("Value")
 
 
 def ask(
@@ -52,15 +59,16 @@ def ask(
     override: bool = False,
     question: str | None = None,
     search: Search | None = None,
-    answer: Callable[[AskResult], Answer | None] | None = None,
+    writers: Sequence[Writer] = (),
+    judges: Sequence[FaithfulnessJudge] = (),
 ) -> AskResult:
     """The verdict on a question, with its evidence and the record of how it was reached.
 
     `judge` comes from `ragcli.gate.open_judge`. `retries` (0 to 2) is how often a question that fails is searched for
     with further words. `override` lets a question through that the gate would stop; the trace says so. `question` is
     what is judged where `request.text` is something else, such as a rewriting. `search` stands in for
-    `searcher.query`, for query techniques. `answer` writes an answer from the result once the gate is passed, and is
-    not called otherwise.
+    `searcher.query`, for query techniques (`ragcli.gate.rephrasing`). Once the gate is passed, and only then, the
+    `writers` write an answer and the `judges` hold it against the hits: see `with_answer`.
 
     Raises UsageError, and what the search raises.
     """
@@ -74,7 +82,7 @@ def ask(
         question=question,
         search=search,
     )
-    return result if answer is None else with_answer(result, answer)
+    return with_answer(result, writers, judges) if writers else result
 
 
 def decide(
@@ -129,25 +137,36 @@ def decide(
     )
 
 
-def with_answer(result: AskResult, answer: Callable[[AskResult], Answer | None]) -> AskResult:
-    """The result with an answer to it; as it is where the verdict is `insufficient` or nothing can be answered.
+def with_answer(result: AskResult, writers: Sequence[Writer], judges: Sequence[FaithfulnessJudge] = ()) -> AskResult:
+    """The result with an answer to it; as it is where the verdict is `insufficient`, and then no writer is called.
 
-    A sentence that cites nothing turns the verdict to `needs_review`.
+    The first of the writers that has an answer is heard, and the first of the judges that has a verdict on it: those
+    after it are for when a language model fails, of which the trace has a warning. A sentence that cites nothing, or
+    that its passages do not support, turns the verdict to `needs_review`.
     """
     if result.verdict == "insufficient":
         return result
+    stages = list(result.trace.stages)
+    warnings = list(result.trace.warnings)
     started = time.perf_counter()
-    written = answer(result)
-    stages = [*result.trace.stages, StageTime("answer", time.perf_counter() - started, written.by if written else "")]
-    if written is None:
-        return result
-    review = [*result.review, *_uncited(written)]
+    answer = _first(lambda writer: writer(result), writers, warnings)
+    stages.append(StageTime("answer", time.perf_counter() - started, answer.by if answer else "nothing to say"))
+    faithfulness = None
+    review = list(result.review)
+    if answer is not None:
+        review += _uncited(answer)
+        if judges:
+            started = time.perf_counter()
+            faithfulness = _first(lambda judge: answer_faithfulness(answer, result.hits, judge), judges, warnings)
+            stages.append(StageTime("check", time.perf_counter() - started, faithfulness.judge if faithfulness else ""))
+            review += _unsupported(faithfulness)
     return replace(
         result,
         verdict="needs_review" if review else result.verdict,
         review=tuple(review),
-        answer=written,
-        trace=replace(result.trace, stages=tuple(stages)),
+        answer=answer,
+        faithfulness=faithfulness,
+        trace=replace(result.trace, stages=tuple(stages), warnings=tuple(dict.fromkeys(warnings))),
     )
 
 
@@ -202,6 +221,19 @@ def _degraded(searcher: Searcher, tries: Sequence[_Try]) -> str | None:
     return f"Without an encoder, {', '.join(bare)} was searched and judged by words alone."
 
 
+def _first(call: Callable[[Chosen], Value | None], choices: Sequence[Chosen], warnings: list[str]) -> Value | None:
+    """What the first of the choices gives that does not fail for want of a language model."""
+    for choice in choices:
+        try:
+            found = call(choice)
+        except LanguageModelError as error:
+            warnings.append(str(error))
+            continue
+        if found is not None:
+            return found
+    return None
+
+
 def _close_call(margin: float) -> tuple[str, ...]:
     if margin >= REVIEW_BAND:
         return ()
@@ -213,3 +245,13 @@ def _uncited(answer: Answer) -> tuple[str, ...]:
     if not count:
         return ()
     return (f"{count} of the answer's {len(answer.sentences)} sentences {'cites' if count == 1 else 'cite'} nothing.",)
+
+
+def _unsupported(faithfulness: Faithfulness | None) -> tuple[str, ...]:
+    if faithfulness is None:
+        return ("No judge could say whether the answer is supported by its evidence.",)
+    count = len(faithfulness.unsupported)
+    if not count:
+        return ()
+    said = "is" if count == 1 else "are"
+    return (f"{count} of the answer's {len(faithfulness.sentences)} sentences {said} not supported by the evidence.",)

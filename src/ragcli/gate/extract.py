@@ -18,6 +18,7 @@ from ragcli.retrieval.fusion import min_max
 from ragcli.retrieval.sentences import sentence_scores, sentence_spans
 
 if TYPE_CHECKING:
+    from ragcli.gate.ask import Writer
     from ragcli.records import Hit
     from ragcli.retrieval.query import Searcher
 
@@ -78,6 +79,11 @@ def extract_answer(searcher: Searcher, question: str, hits: Sequence[Hit], *, mo
         for each in chosen
     )
     return Answer("\n".join(each.text for each in sentences), "extract", len(hits), quotes=quotes, sentences=sentences)
+
+
+def extract_writer(searcher: Searcher, *, most: int = SENTENCES, hits: Sequence[Hit] | None = None) -> Writer:
+    """`extract_answer` as a writer for `ragcli.gate.ask`; `hits` are the whole passages where the result's are cut."""
+    return lambda result: extract_answer(searcher, result.question, result.hits if hits is None else hits, most=most)
 
 
 def _scored(searcher: Searcher, question: str, hits: Sequence[Hit]) -> list[_Candidate]:

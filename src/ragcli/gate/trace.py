@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ragcli.gate.answers import Answer
+    from ragcli.gate.faithfulness import Faithfulness
     from ragcli.gate.values import Decision, Preset, Verdict
     from ragcli.records import Hit
     from ragcli.retrieval.request import StageTime
@@ -68,7 +69,8 @@ class AskResult:
     """The verdict on a question with its evidence, and its answer where one was asked for.
 
     `decision` is the judge's on the attempt chosen, and `hits` is what that attempt found, best first; an answer's
-    [n] is the n-th of them. `review` says, one sentence each, why a verdict is `needs_review`.
+    [n] is the n-th of them. `faithfulness` says of each sentence of the answer whether they support it. `review`
+    says, one sentence each, why a verdict is `needs_review`.
     """
 
     question: str
@@ -77,4 +79,5 @@ class AskResult:
     hits: tuple[Hit, ...]
     trace: Trace
     answer: Answer | None = None
+    faithfulness: Faithfulness | None = None
     review: tuple[str, ...] = ()
