@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from ragcli.cli.terminal import render, safe_line
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
     from rich.text import Text
 
@@ -31,18 +33,27 @@ def hits_table(result: QueryResult, request: QueryRequest, screen: Screen) -> st
     """The hits of a query as text for this screen."""
     if not result.hits:
         return "No passage was found.\n"
-    several = len({hit.chunk.collection for hit in result.hits}) > 1
+    return hits_rows(result.hits, request.text, screen, several=from_several(result.hits)) + footing(result)
+
+
+def from_several(hits: Sequence[Hit]) -> bool:
+    """Whether the hits come from more than one collection, so that each must say which."""
+    return len({hit.chunk.collection for hit in hits}) > 1
+
+
+def hits_rows(hits: Sequence[Hit], question: str, screen: Screen, *, several: bool, limit: int | None = None) -> str:
+    """Hits as a table, the words of the question marked; `limit` is the characters of a passage to show."""
     table = _frame(screen)
     room = _place_width(screen)
-    for hit in result.hits:
-        place, passage = _place(hit.chunk, room, several=several), _passage(hit, request, screen)
+    for hit in hits:
+        place, passage = _place(hit.chunk, room, several=several), _passage(hit, question, screen, limit)
         if screen.width >= WIDE:
             table.add_row(str(hit.rank), f"{hit.score:.3f}", place, passage)
         else:
             from rich.console import Group
 
             table.add_row(str(hit.rank), f"{hit.score:.3f}", Group(place, passage))
-    return render(screen, table) + _footing(result)
+    return render(screen, table)
 
 
 def stages_table(result: QueryResult, screen: Screen) -> str:
@@ -138,23 +149,25 @@ def _fold_place(chunk: StoredChunk, room: int) -> str:
     return "\n".join(lines)
 
 
-def _passage(hit: Hit, request: QueryRequest, screen: Screen) -> Text:
+def _passage(hit: Hit, question: str, screen: Screen, limit: int | None) -> Text:
     from rich.text import Text
 
     from ragcli.retrieval.passages import best_sentences, mark_words
 
-    limit = _EXCERPT_WIDE if screen.width >= WIDE else _EXCERPT_NARROW
-    excerpt = best_sentences(hit.chunk.text, request.text, limit)
+    if limit is None:
+        limit = _EXCERPT_WIDE if screen.width >= WIDE else _EXCERPT_NARROW
+    excerpt = best_sentences(hit.chunk.text, question, limit)
     shown = safe_line(excerpt.text)
     # Making a passage safe may fold blanks, and then the marks no longer stand where they stood.
-    marks = excerpt.marks if shown == excerpt.text else mark_words(shown, request.text)
+    marks = excerpt.marks if shown == excerpt.text else mark_words(shown, question)
     text = Text(shown)
     for start, end in marks:
         text.stylize("bold", start, end)
     return text
 
 
-def _footing(result: QueryResult) -> str:
+def footing(result: QueryResult) -> str:
+    """How many hits there are, how they came about, and how long it took."""
     how = result.pipeline if result.reranker is None else f"{result.pipeline}, reranked by {result.reranker}"
     milliseconds = sum(stage.seconds for stage in result.stages) * 1000
     number = "1 hit" if len(result.hits) == 1 else f"{len(result.hits)} hits"

@@ -31,11 +31,18 @@ class Entry:
 
 
 class LeanCommand(TyperCommand):
-    """A command that takes the options of every command, reads values without pydantic, and keeps epilog lines."""
+    """A command that takes the options of every command, reads values without pydantic, and keeps epilog lines.
+
+    An option with the metavar `[N]` may stand without its number, which is 1 then.
+    """
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.params = [*self.params, *_params_everywhere()]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the call's words."""
+        return super().parse_args(ctx, _with_numbers(args, self.params))
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, `--help` included."""
@@ -124,6 +131,22 @@ def usage_error(error: Exception) -> UsageError | None:
 def examples(*lines: str) -> str:
     """An epilog of example calls."""
     return "\n".join(("Examples:" if len(lines) > 1 else "Example:", *(f"  {line}" for line in lines)))
+
+
+def _with_numbers(args: list[str], params: Sequence[Any]) -> list[str]:
+    """The call's words with a 1 behind every option that may stand without its number and does."""
+    bare = {name for param in params if getattr(param, "metavar", None) == "[N]" for name in param.opts}
+    if not bare.intersection(args):
+        return args
+    words: list[str] = []
+    for at, word in enumerate(args):
+        if word == "--":
+            return words + args[at:]
+        words.append(word)
+        following = args[at + 1] if at + 1 < len(args) else ""
+        if word in bare and not (following.isascii() and following.isdigit()):
+            words.append("1")
+    return words
 
 
 def _params_everywhere() -> list[Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
 from ragcli.cli.searching import (
@@ -15,18 +16,33 @@ from ragcli.cli.searching import (
     PipelineName,
     PoolSize,
     Question,
+    RerankerKeyEnv,
     RerankerName,
     Top,
     check_sources,
     search_request,
 )
+from ragcli.cli.techniques import (
+    Compress,
+    Decompose,
+    Expand,
+    History,
+    Hyde,
+    Rewrite,
+    refuse_unused,
+    search_by,
+    techniques_of,
+)
 from ragcli.cli.terminal import name_line, note, write, write_lines
 from ragcli.errors import EXIT_DONE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from ragcli.cli.terminal import Screen
     from ragcli.records import StoredChunk
+    from ragcli.retrieval.request import QueryResult
+    from ragcli.retrieval.techniques import TechniqueResult
 
 app = new_app()
 
@@ -37,6 +53,7 @@ app = new_app()
         'ragcli query "how is noise mitigated in short circuits" -c papers',
         'ragcli query "distinct values with little memory" --top 3 --json | jq ".[0].text"',
         "echo 'what does a leader election do' | ragcli query - --paths",
+        'ragcli query "compare raft with paxos" --decompose --expand rm3 --compress extractive',
     ),
 )
 def query(
@@ -47,8 +64,19 @@ def query(
     pipeline: PipelineName = None,
     pool: PoolSize = None,
     reranker: RerankerName = None,
+    reranker_key_env: RerankerKeyEnv = None,
     no_rerank: NoRerank = False,
     max_per_source: MaxPerSource = None,
+    expand: Expand = None,
+    rewrite: Rewrite = False,
+    history: History = None,
+    hyde: Hyde = None,
+    decompose: Decompose = False,
+    compress: Compress = None,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    llm_key_env: LlmKeyEnv = None,
+    max_llm_calls: MaxLlmCalls = None,
     as_json: Json = False,
     jsonl: Annotated[bool, typer.Option("--jsonl", help="Print JSON, one hit a line.")] = False,
     paths: Annotated[bool, typer.Option("--paths", help="Print the paths of the documents found, each once.")] = False,
@@ -73,40 +101,90 @@ def query(
         reranker=reranker,
         no_rerank=no_rerank,
         max_per_source=max_per_source,
+        reranker_key_env=reranker_key_env,
     )
+    techniques = techniques_of(
+        expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
+    )
+    if techniques is None or not techniques.ask_a_model:
+        refuse_unused(
+            llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
+        )
+    if techniques is not None:
+        techniques.check(request)
     collections = here.collections(collection)
 
-    from ragcli.retrieval.query import query as run_query
+    found = None
+    if techniques is None:
+        from ragcli.retrieval.query import query as run_query
 
-    result = run_query(collections, request, engine=here.config.engine, notify=note)
+        result = run_query(collections, request, engine=here.config.engine, notify=note)
+    else:
+        from ragcli.cli.found import asked_note
+        from ragcli.retrieval.query import Searcher
+
+        search = search_by(
+            here,
+            techniques,
+            base_url=llm_base_url,
+            model=llm_model,
+            key_env=llm_key_env,
+            max_calls=max_llm_calls,
+        )
+        with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
+            found = search(searcher, request)
+        result = found.result
+        if asked := asked_note(found):
+            note(asked)
     for warning in result.warnings:
         note(warning)
     check_sources(collections, result.hits, strict=strict)
 
-    match form:
-        case "--json":
-            from ragcli.cli.output import hit_record, write_json
+    if form == "--json":
+        from ragcli.cli.output import write_json
 
-            write_json([hit_record(hit) for hit in result.hits])
-        case "--jsonl":
-            from ragcli.cli.output import hit_record, write_json_lines
+        write_json(list(_records(result, found)))
+    elif form == "--jsonl":
+        from ragcli.cli.output import write_json_lines
 
-            write_json_lines(hit_record(hit) for hit in result.hits)
-        case "--paths":
-            write_paths([hit.chunk for hit in result.hits], here)
-        case _:
-            from ragcli.cli.hits import hits_table
+        write_json_lines(_records(result, found))
+    elif form == "--paths":
+        write_paths([hit.chunk for hit in result.hits], here)
+    elif found is not None:
+        from ragcli.cli.found import found_text
 
-            write(hits_table(result, request, here.screen))
+        write(found_text(found, here.screen))
+    else:
+        from ragcli.cli.hits import hits_table
+
+        write(hits_table(result, request, here.screen))
     if explain:
-        from ragcli.cli.hits import stages_table
-
         # With a form for scripts, stdout is theirs; the times go where messages go.
         if form is None:
-            write(stages_table(result, here.screen))
+            write(_explained(result, found, here.screen))
         else:
-            sys.stderr.write(stages_table(result, here.side_screen))
+            sys.stderr.write(_explained(result, found, here.side_screen))
     return EXIT_DONE
+
+
+def _records(result: QueryResult, found: TechniqueResult | None) -> Iterator[dict[str, object]]:
+    if found is not None:
+        from ragcli.cli.found import found_records
+
+        return found_records(found)
+    from ragcli.cli.output import hit_record
+
+    return (hit_record(hit) for hit in result.hits)
+
+
+def _explained(result: QueryResult, found: TechniqueResult | None, screen: Screen) -> str:
+    from ragcli.cli.hits import stages_table
+
+    if found is None:
+        return stages_table(result, screen)
+    from ragcli.cli.found import asked_table
+
+    return stages_table(result, screen) + "\n" + asked_table(found, screen)
 
 
 def write_paths(chunks: Sequence[StoredChunk], here: Surroundings) -> None:

@@ -34,8 +34,13 @@ RerankerName = Annotated[
     typer.Option(
         "--reranker",
         metavar="auto|late|none|MODEL",
-        help="What orders the pool: late interaction, or a cross-encoder by name or folder (auto).",
+        help="What orders the pool: late interaction, a cross-encoder by name or folder, or one elsewhere: "
+        "cohere:MODEL, jina:MODEL, or the address of a /rerank endpoint (auto).",
     ),
+]
+RerankerKeyEnv = Annotated[
+    str | None,
+    typer.Option("--reranker-key-env", metavar="VARIABLE", help="The environment variable with that one's key."),
 ]
 NoRerank = Annotated[bool, typer.Option("--no-rerank", help="Show the first stage's own order.")]
 MaxPerSource = Annotated[
@@ -53,13 +58,17 @@ def search_request(
     reranker: str | None,
     no_rerank: bool,
     max_per_source: int | None,
+    reranker_key_env: str | None = None,
 ) -> QueryRequest:
     """The request that these options make, the configuration filling in what was not given."""
     if no_rerank and reranker not in (None, "none"):
         raise UsageError("--no-rerank and --reranker exclude each other; give one of them.")
     if reranker is None and not no_rerank:
-        here.allow(("query", "reranker"))
+        here.allow(("query", "reranker"), ("query", "reranker_key_env"))
     defaults = here.config.query
+    if reranker is None and reranker_key_env is None:
+        # A key that the configuration has for its own reranker is not sent to another one.
+        reranker_key_env = defaults.reranker_key_env
     return QueryRequest(
         text=_question(text),
         top=top if top is not None else defaults.top,
@@ -67,6 +76,7 @@ def search_request(
         pool=pool if pool is not None else defaults.pool,
         reranker="none" if no_rerank else reranker if reranker is not None else defaults.reranker,
         max_per_source=max_per_source if max_per_source is not None else defaults.max_per_source,
+        reranker_key_env=reranker_key_env,
     )
 
 
