@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,7 +12,7 @@ from ragcli.cli.terminal import write
 from ragcli.errors import EXIT_DONE
 
 if TYPE_CHECKING:
-    from ragcli.collection import DocumentRow
+    from ragcli.collection import DocumentRow, Field
 
 app = new_app()
 
@@ -20,12 +20,30 @@ app = new_app()
 @app.command(
     cls=LeanCommand,
     epilog=examples(
-        "ragcli documents -c papers", "ragcli documents -c papers --json | jq -r '.[] | [.document_id, .title] | @tsv'"
+        "ragcli documents -c papers",
+        "ragcli documents -c papers --fields",
+        "ragcli documents -c papers --json | jq -r '.[] | [.document_id, .title] | @tsv'",
     ),
 )
-def documents(ctx: typer.Context, collection: CollectionNames = None, as_json: Json = False) -> int:
+def documents(
+    ctx: typer.Context,
+    collection: CollectionNames = None,
+    fields: Annotated[
+        bool, typer.Option("--fields", help="List the keys of the documents' metadata instead, with their types.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
     """List the documents of a collection; without -c, of all of them."""
     here = Surroundings(ctx)
+    if fields:
+        from ragcli.cli.fields import write_fields
+
+        found: list[tuple[str, Field]] = []
+        for each in here.collections(collection):
+            with each.snapshot() as snapshot:
+                found.extend((each.name, field) for field in snapshot.fields())
+        write_fields(found, here, as_json=as_json)
+        return EXIT_DONE
     rows: list[tuple[str, DocumentRow]] = []
     for each in here.collections(collection):
         with each.snapshot() as snapshot:

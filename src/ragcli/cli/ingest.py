@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ragcli.collection import IngestOptions, IngestReport
+    from ragcli.collection.metadata import Said
     from ragcli.config import CollectionConfig, KeyPath
     from ragcli.documents.options import ReadOptions
     from ragcli.models import Encoder
@@ -60,6 +61,7 @@ class Job:
     epilog=examples(
         "ragcli ingest ~/papers -c papers",
         "ragcli ingest ~/papers -c papers --prune --exclude 'drafts/*'",
+        "ragcli ingest ~/papers/qec -c papers --meta topic=codes --meta read=true",
         "zcat corpus.jsonl.gz | ragcli ingest - -c corpus",
         "ragcli ingest                  # every collection in collections.toml",
     ),
@@ -96,6 +98,14 @@ def ingest(
             "--parse-timeout", metavar="SECONDS", help="Give a document up after so long, and 1 s a page (60)."
         ),
     ] = None,
+    meta: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--meta",
+            metavar="KEY=VALUE",
+            help="Say this of every document found; KEY= takes a key away; may be repeated.",
+        ),
+    ] = None,
     chunk_size: ChunkSize = None,
     overlap: Overlap = None,
     encoder: EncoderName = None,
@@ -109,9 +119,16 @@ def ingest(
     collection is called "default"; without PATH, the collections in collections.toml are brought up to date from
     the paths given there.
 
+    A document's metadata are what its file's place says, over it what the document says itself, over that what a
+    sidecar beside it says (NAME.meta.toml or NAME.meta.json), over that --meta. A change of a sidecar or of --meta
+    costs neither parsing nor embedding.
+
     Chunking and models are settled when a collection is made; `ragcli reindex` changes them.
     """
+    from ragcli.documents.metadata import assignments
+
     here = Surroundings(ctx)
+    said = assignments(meta or ())
     asked = {
         "chunk_size": chunk_size,
         "overlap": overlap,
@@ -129,7 +146,7 @@ def ingest(
                 config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
             )
             options = _ingest_options(
-                config, read, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
+                config, read, said, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
             )
             report = _run(job, config, options, asked, here)
         except (InputError, CollectionError, UntrustedConfig) as error:
@@ -214,6 +231,7 @@ def _read_options(
 def _ingest_options(
     config: CollectionConfig,
     read: ReadOptions,
+    said: Said,
     *,
     include: Sequence[str] | None,
     exclude: Sequence[str] | None,
@@ -230,6 +248,7 @@ def _ingest_options(
         exclude=tuple(exclude) if exclude is not None else config.exclude,
         read=read,
         wait=wait,
+        meta=said,
     )
 
 

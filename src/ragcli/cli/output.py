@@ -12,6 +12,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from ragcli.cli.terminal import write
@@ -93,6 +94,8 @@ def _plain(value: object) -> object:
             return value if math.isfinite(value) else None
         case Mapping():
             return {_SURROGATES.sub("\ufffd", str(key)): _plain(item) for key, item in value.items()}
+        case date():
+            return value.isoformat()
         case Iterable():
             return [_plain(item) for item in value]
         case _:

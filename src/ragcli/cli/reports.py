@@ -45,7 +45,8 @@ def summary(report: IngestReport, *, idle: str = "nothing to do") -> str:
         if group
     ]
     if report.unchanged:
-        parts.append(f"{report.unchanged} unchanged")
+        told = f" ({len(report.described)} described anew)" if report.described else ""
+        parts.append(f"{report.unchanged} unchanged{told}")
     if report.failures:
         parts.append(f"{len(report.failures)} failed")
     if skipped := sum(report.skipped.values()):
@@ -73,6 +74,7 @@ def report_record(report: IngestReport) -> dict[str, object]:
         "added": report.added,
         "changed": report.changed,
         "moved": [{"from": before, "to": after} for before, after in report.moved],
+        "described": report.described,
         "removed": report.removed,
         "gone": report.gone,
         "unchanged": report.unchanged,
@@ -95,6 +97,8 @@ def _show_plan(report: IngestReport) -> None:
     for word, sources in (("add", report.added), ("change", report.changed), ("remove", report.removed)):
         for source in sources:
             write(f"  would {word} {safe_line(source)}\n")
+    for source in report.described:
+        write(f"  would describe {safe_line(source)} anew\n")
     for before, after in report.moved:
         write(f"  would move {safe_line(before)} to {safe_line(after)}\n")
 

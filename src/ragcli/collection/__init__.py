@@ -11,7 +11,7 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.collection.catalogue import DocumentRow, DocumentText, StoredFailure
+from ragcli.collection.catalogue import DocumentRow, DocumentText, Field, StoredFailure
 from ragcli.collection.collection import Collection, CollectionInfo
 from ragcli.collection.generation import NO_ENCODER
 from ragcli.collection.names import check_name, list_collections
@@ -43,6 +43,7 @@ __all__ = [
     "Committed",
     "DocumentRow",
     "DocumentText",
+    "Field",
     "FileRead",
     "FilesPlanned",
     "IngestEvent",

@@ -25,8 +25,9 @@ from ragcli.collection.texts import (
     read_text,
     unpack_integers,
 )
+from ragcli.dates import typed_text
 from ragcli.errors import CollectionError
-from ragcli.records import Chunk, Metadata, PageSpan, StoredChunk
+from ragcli.records import Chunk, Metadata, MetadataValue, PageSpan, StoredChunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,16 @@ class StoredFailure:
     failed_at: str
 
 
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A key of the documents' metadata: in how many documents it is, as which types, and its commonest values."""
+
+    key: str
+    documents: int
+    types: tuple[str, ...]
+    examples: tuple[MetadataValue, ...]
+
+
 STDIN: Final = b"-"
 """The path of the records that came through standard input."""
 
@@ -106,6 +117,28 @@ def all_documents(connection: sqlite3.Connection) -> Iterator[DocumentRow]:
     """Every document, by source."""
     for row in connection.execute(_DOCUMENT + " ORDER BY d.source"):
         yield _document_row(row)
+
+
+def all_fields(connection: sqlite3.Connection, examples: int) -> Iterator[Field]:
+    """Every key there is, by name, with so many of its commonest values."""
+    counts = connection.execute("SELECT key, count(DISTINCT document) FROM metadata GROUP BY key ORDER BY key")
+    for key, documents in counts.fetchall():
+        types = connection.execute("SELECT DISTINCT type FROM metadata WHERE key = ? ORDER BY type", (key,)).fetchall()
+        values = connection.execute(
+            "SELECT type, text, number FROM metadata WHERE key = ? GROUP BY type, text, number"
+            " ORDER BY count(*) DESC, text, number LIMIT ?",
+            (key, examples),
+        ).fetchall()
+        told = tuple("list" if kind == "item" else kind for (kind,) in types)
+        yield Field(key, documents, told, tuple(_value(key, *row) for row in values))
+
+
+def _value(key: str, kind: str, text: str | None, number: float | None) -> MetadataValue:
+    if kind == "boolean":
+        return bool(number)
+    if text is None:
+        return number if number is not None else ""
+    return typed_text(key, text) if kind == "date" else text
 
 
 def find_document(connection: sqlite3.Connection, wanted: str) -> DocumentRow | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ragcli.collection import catalogue
-from ragcli.collection.catalogue import DocumentRow, DocumentText
+from ragcli.collection.catalogue import DocumentRow, DocumentText, Field
 from ragcli.collection.generation import Generation, read_generation
 from ragcli.collection.lock import take_readers_lock
 from ragcli.collection.store import explained, open_for_reading, reading
@@ -233,6 +233,11 @@ class Snapshot:
         """Every document, by source."""
         with reading(self.folder):
             yield from catalogue.all_documents(self._connection)
+
+    def fields(self, *, examples: int = 3) -> tuple[Field, ...]:
+        """The keys that documents' metadata have, by name, with their types and commonest values."""
+        with reading(self.folder):
+            return tuple(catalogue.all_fields(self._connection, examples))
 
     def document(self, wanted: str) -> DocumentRow:
         """The document with that id, source or path. MissingCollection if there is none."""
