@@ -105,8 +105,9 @@ def test_the_slow_tests_run_when_asked_for_and_other_words_go_to_pytest(installe
     )
     plain = shell("./scripts/test -x 'tests/two words.py'", RAGCLI_VENV=str(installed)).stdout
     slow = shell("./scripts/test --slow -x", RAGCLI_VENV=str(installed)).stdout
-    assert plain.endswith("[-m][pytest][-x][tests/two words.py]")
-    assert slow.endswith("[-m][pytest][-m][][-x]")
+    on_every_core = "[-m][pytest][--numprocesses][auto][--dist][worksteal]"
+    assert plain.endswith(f"{on_every_core}[-x][tests/two words.py]")
+    assert slow.endswith(f"{on_every_core}[-m][][-x]")
 
 
 def test_the_papers_of_the_demo_are_real_pdfs_and_always_the_same(tmp_path: Path) -> None:
