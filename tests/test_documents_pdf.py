@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -235,8 +236,10 @@ def test_what_a_paper_says_about_itself_becomes_metadata(tmp_path: Path) -> None
     pdfs.put(pdf, 72, y + 40, "Copyright 2019 by the author. doi:10.1234/abc.def-5", size=8)
     with pdf.rotation(90, 30, 500):
         pdfs.put(pdf, 30, 500, "arXiv:1906.01234v2 [hep-th] 4 Jun 2019", size=16)
+    pdf.set_creation_date(datetime(2019, 6, 5, 14, 30, tzinfo=timezone(timedelta(hours=2))))
     document = read(pdfs.write(pdf, tmp_path / "a.pdf"))
     assert document.metadata == {
+        "created": datetime(2019, 6, 5, 12, 30, tzinfo=UTC),
         "author": ["Ada Example"],
         "arxiv": "1906.01234v2",
         "doi": "10.1234/abc.def-5",
@@ -244,6 +247,27 @@ def test_what_a_paper_says_about_itself_becomes_metadata(tmp_path: Path) -> None
         "keywords": ["wormholes", "null energy", "delay"],
     }
     assert "arXiv" not in document.text
+
+
+XMP = """<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">
+<rdf:Description rdf:about="" pdf:Keywords="delay, signals"><prism:doi>10.1234/xmp.7</prism:doi>
+<dc:creator><rdf:Seq><rdf:li>Ada Example</rdf:li><rdf:li>Ben &amp; Sample</rdf:li></rdf:Seq></dc:creator>
+</rdf:Description></rdf:RDF></x:xmpmeta>"""
+
+
+def test_what_only_the_xmp_packet_says_becomes_metadata_too(tmp_path: Path) -> None:
+    pdf = pdfs.new_pdf()
+    pdf.add_page()
+    pdfs.put(pdf, 150, 90, "On the Delay of Signals", size=18)
+    pdfs.put(pdf, 150, 120, pdfs.SENTENCES[0])
+    pdf.set_xmp_metadata(XMP)
+    path = pdfs.write(pdf, tmp_path / "a.pdf")
+    metadata = read(path).metadata
+    assert metadata["doi"] == "10.1234/xmp.7"
+    assert metadata["keywords"] == ["delay", "signals"]
+    # With a picture's packet beside it there is no telling which is the paper's.
+    path.write_bytes(path.read_bytes() + XMP.replace("10.1234", "10.9999").encode())
+    assert "doi" not in read(path).metadata
 
 
 def test_years_of_the_references_are_not_the_papers_year(tmp_path: Path) -> None:

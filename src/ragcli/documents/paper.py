@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
 
+from ragcli.dates import parse_date
 from ragcli.documents.characters import clean_line, old_tex
 from ragcli.documents.flow import Flow
 from ragcli.documents.lines import SOFT_HYPHEN, Line, PageLines
@@ -54,6 +56,7 @@ _YEARS = (
     ),
 )
 _VENUE_YEAR = re.compile(rf"\b[A-Z]{{3,8}}\s?(?:[’']\d\d,\s.{{0,60}}?)?{_YEAR}\b")
+_PDF_DATE = re.compile(r"D:(\d{4})(\d\d)(\d\d)(?:(\d\d)(\d\d)(?:(\d\d)(?:Z|([+-])(\d\d)'?(?:(\d\d)'?)?)?)?)?", re.ASCII)
 _SECTION = re.compile(r"^(?:abstract|summary|introduction|(?:table of )?contents|\d+(?:\.\d+)*\.?\s)", re.IGNORECASE)
 _ABSTRACT = re.compile(r"\n\s*abstract\b", re.IGNORECASE)
 _HEAD_END = re.compile(
@@ -98,6 +101,8 @@ def describe(
     keywords = _keywords(information.get("Keywords", ""), page_text)
     if keywords:
         metadata["keywords"] = keywords
+    if created := _made(information.get("CreationDate", "")):
+        metadata["created"] = created
     return Paper(title, metadata)
 
 
@@ -242,6 +247,20 @@ def _year(stamp: str, arxiv: str | None, page_text: str) -> int | None:
     if arxiv and re.match(r"\d{4}\.", arxiv):
         return 2000 + int(arxiv[:2])
     return None
+
+
+def _made(written: str) -> date | None:
+    """When the file was made, as PDF (D:20170219231640-05'00') or XMP writes it."""
+    found = _PDF_DATE.match(written.strip())
+    if found is None:
+        return parse_date(written.strip())
+    year, month, day, hour, minute, second, zone, away, minutes = found.groups("0")
+    shift = timedelta(hours=int(away), minutes=int(minutes))
+    try:
+        moment = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second), tzinfo=UTC)
+        return moment - (shift if zone == "+" else -shift)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _keywords(written: str, page_text: str) -> list[str]:

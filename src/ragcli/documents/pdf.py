@@ -23,6 +23,7 @@ from ragcli.documents.options import ReadOptions, called, password_sentence
 from ragcli.documents.paper import describe
 from ragcli.documents.pdfium import PageReader
 from ragcli.documents.raw import RawPdf
+from ragcli.documents.xmp import xmp_information
 from ragcli.errors import DocumentError, PasswordNeeded
 from ragcli.records import Document
 
@@ -46,6 +47,8 @@ def read_pdf(
     if b"%PDF-" not in data[:1024]:
         raise DocumentError(f"{name} is not a PDF{_looks_like(data)}.")
     raw, warnings = _read_raw(data, name, options, pages_known)
+    told = {key: value for key, value in raw.information.items() if value.strip()}
+    raw = replace(raw, information={**xmp_information(data), **told})
     return _document(_presentable(raw), name, warnings, options)
 
 
