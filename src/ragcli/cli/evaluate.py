@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from ragcli.cli.gathering import Inputs, run_pipelines, score_runs
+from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionName, Json, Surroundings, at_most_one
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors
@@ -34,6 +35,7 @@ _Choice = TypeVar("_Choice", bound=str)
     epilog=examples(
         "ragcli eval data/scifact --compare bm25,dense,hybrid --baseline bm25",
         "ragcli eval questions.jsonl -c papers --compare hybrid,hybrid:pool=50,reranker=late --per-query",
+        "ragcli eval questions.jsonl -c papers --compare hybrid,hybrid:expand=rm3,hybrid:hyde=2,decompose=yes",
         "ragcli eval topics.txt -c papers --qrels papers.qrels --run-out hybrid.run",
         "ragcli eval --run theirs.run --qrels papers.qrels --metric nDCG@10 --metric 'R(rel=2)@20'",
         "ragcli eval --make-qrels questions.txt -c papers --qrels-out papers.qrels",
@@ -105,6 +107,10 @@ def evaluate(
         str | None, typer.Option("--qrels-out", metavar="FILE", help="Where labels go: TREC qrels, or .jsonl.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ingest the BEIR folder's corpus anew.")] = False,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    llm_key_env: LlmKeyEnv = None,
+    max_llm_calls: MaxLlmCalls = None,
     chunk_size: ChunkSize = None,
     overlap: Overlap = None,
     encoder: EncoderName = None,
@@ -169,7 +175,8 @@ def evaluate(
         raise UsageError(f"The baseline '{baseline}' is not among what is compared ({names}).")
     if specs:
         how_deep = depth if depth is not None else max(100, deepest(measures))
-        given, results = run_pipelines(inputs, specs, measures, runs, asked, how_deep, here)
+        llm = {"base_url": llm_base_url, "model": llm_model, "key_env": llm_key_env, "max_calls": max_llm_calls}
+        given, results = run_pipelines(inputs, specs, measures, runs, asked, how_deep, here, llm=llm)
     else:
         given, results = score_runs(inputs, measures, runs)
     if per_query and baseline is None and len(results) > 1:
@@ -190,10 +197,11 @@ def _specs(compare: Sequence[str] | None, here: Surroundings) -> tuple[PipelineS
 
     if compare:
         return parse_specs(",".join(compare))
-    here.allow(("query", "reranker"))
+    here.allow(("query", "reranker"), ("query", "reranker_key_env"))
     defaults = here.config.query
     options = [f"pool={defaults.pool}"] if defaults.pool is not None else []
     options += [f"reranker={defaults.reranker}"] if defaults.reranker != "auto" else []
+    options += [f"reranker_key_env={defaults.reranker_key_env}"] if defaults.reranker_key_env else []
     return parse_specs(defaults.pipeline + (":" + ",".join(options) if options else ""))
 
 

@@ -49,18 +49,23 @@ def run_pipelines(
     asked: Mapping[str, Any],
     depth: int,
     here: Surroundings,
+    *,
+    llm: Mapping[str, Any] | None = None,
 ) -> tuple[EvaluationSet, list[Result]]:
     """Run the pipelines on the collection, or on the BEIR folder's corpus, and score `runs` beside them.
 
-    `asked` are settings for a corpus that is yet to be ingested, None where not given.
+    `asked` are settings for a corpus that is yet to be ingested, None where not given; `llm` are options for a
+    language model, for pipelines whose techniques ask one.
     """
     from ragcli.cli.comparison import counting
+    from ragcli.cli.techniques import model_in_use
     from ragcli.evaluation.beir import read_beir
     from ragcli.evaluation.comparison import score_run
     from ragcli.evaluation.evaluate import evaluate as evaluate_pipelines
     from ragcli.evaluation.evaluate import with_missing_notes
     from ragcli.evaluation.load import read_for_collection
 
+    model = model_in_use(here, [spec.techniques for spec in specs], **(llm or {}))
     level = inputs.level
     if inputs.beir:
         assert inputs.data is not None  # noqa: S101
@@ -85,6 +90,7 @@ def run_pipelines(
             engine=here.config.engine,
             notify=note,
             progress=progress,
+            model=model,
         )
     given = with_missing_notes(done.given, runs)
     return given, [*done.results, *(score_run(each, given, measures) for each in runs)]

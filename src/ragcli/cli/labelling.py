@@ -38,20 +38,22 @@ def label_by_hand(
 ) -> None:
     """Pool what the pipelines find for each topic, and ask about every passage that `out` has no judgement of."""
     from ragcli.cli.comparison import counting
+    from ragcli.cli.techniques import model_in_use
+    from ragcli.evaluation.asking import Asker
     from ragcli.evaluation.labelling import QrelsFile, label
     from ragcli.evaluation.labelling import pool as pooled
     from ragcli.retrieval.query import Searcher
 
     qrels = QrelsFile(out, topics)
+    model = model_in_use(here, [spec.techniques for spec in specs])
     pools: list[tuple[Topic, tuple[Passage, ...]]] = []
     with (
         Searcher([collection], engine=here.config.engine, notify=note) as searcher,
         counting(here.side_screen) as progress,
     ):
+        askers = [Asker(searcher, spec, model) for spec in specs]
         for done, topic in enumerate(topics, 1):
-            rankings = [
-                [_passage(hit.chunk) for hit in searcher.query(spec.request(topic.text, depth)).hits] for spec in specs
-            ]
+            rankings = [[_passage(hit.chunk) for hit in asker.query(topic, depth).hits] for asker in askers]
             pools.append((topic, pooled(rankings)))
             progress("Looking for passages", done, len(topics))
     with _key_reader(keys) as read_key:

@@ -106,11 +106,11 @@ def query(
     techniques = techniques_of(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
-    if techniques is None or not techniques.ask_a_model:
+    if techniques is None:
         refuse_unused(
             llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
         )
-    if techniques is not None:
+    else:
         techniques.check(request)
     collections = here.collections(collection)
 

@@ -10,13 +10,12 @@ import typer
 from ragcli.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ragcli.cli.options import Surroundings
-    from ragcli.llm.protocols import LanguageModel
     from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest
-    from ragcli.retrieval.techniques import TechniqueResult, Techniques
+    from ragcli.retrieval.techniques import ModelInUse, TechniqueResult, Techniques
 
 Expand = Annotated[
     str | None,
@@ -85,20 +84,36 @@ def search_by(
     UntrustedConfig when the configuration may not name one.
     """
     from ragcli.retrieval.techniques import search
+
+    in_use = model_in_use(here, [techniques], base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
+    return lambda searcher, request: search(
+        searcher, request, techniques, in_use.model, prompts=in_use.prompts, no_model=in_use.why_not
+    )
+
+
+def model_in_use(
+    here: Surroundings,
+    techniques: Iterable[Techniques],
+    *,
+    base_url: str | None = None,
+    model: str | None = None,
+    key_env: str | None = None,
+    max_calls: int | None = None,
+) -> ModelInUse:
+    """The language model for these techniques, if one of them asks any; errors as for `search_by`."""
+    from ragcli.retrieval.techniques import ModelInUse
     from ragcli.retrieval.techniques.asking import NO_MODEL
 
-    found: LanguageModel | None = None
-    prompts: Path | None = None
-    why = NO_MODEL
-    if techniques.ask_a_model:
-        from ragcli.cli.language import language_model, prompts_folder
+    if not any(each.ask_a_model for each in techniques):
+        refuse_unused(llm_base_url=base_url, llm_model=model, llm_key_env=key_env, max_llm_calls=max_calls)
+        return ModelInUse(why_not=NO_MODEL)
+    from ragcli.cli.language import language_model, prompts_folder
 
-        try:
-            found = language_model(here, base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
-        except MissingExtra as error:
-            why = str(error)
-        prompts = prompts_folder(here) if found is not None else None
-    return lambda searcher, request: search(searcher, request, techniques, found, prompts=prompts, no_model=why)
+    try:
+        found = language_model(here, base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
+    except MissingExtra as error:
+        return ModelInUse(why_not=str(error))
+    return ModelInUse(found, prompts_folder(here) if found is not None else None, NO_MODEL)
 
 
 def refuse_unused(**options: object) -> None:

@@ -15,6 +15,7 @@ from ragcli.evaluation.specs import PipelineSpec
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, Snapshot
+    from ragcli.retrieval.techniques import ModelInUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +37,9 @@ def evaluate(
     engine: Literal["auto", "onnx", "torch"] = "auto",
     notify: Callable[[str], None] | None = None,
     progress: Progress | None = None,
+    model: ModelInUse | None = None,
 ) -> Evaluated:
-    """Run the pipelines over the topics and score what they give.
+    """Run the pipelines over the topics and score what they give; `model` is for query techniques that ask one.
 
     Raises InputError when the judged ids are not of this collection.
     """
@@ -48,18 +50,27 @@ def evaluate(
         matched, judged_names = match_items(given, _SnapshotItems(snapshot), level)
         names = _all_names(snapshot, judged_names)
         results = []
+        notes: list[str] = []
         with Searcher([collection], engine=engine, notify=notify) as searcher:
             for spec in specs:
                 done = run_pipeline(
-                    searcher, spec, matched.topics, level=matched.level, names=names, depth=depth, progress=progress
+                    searcher,
+                    spec,
+                    matched.topics,
+                    level=matched.level,
+                    names=names,
+                    depth=depth,
+                    progress=progress,
+                    model=model,
                 )
+                notes += done.notes
                 cost = _cost(
                     done,
                     index_bytes(snapshot, spec.pipeline, done.reranker),
                     model_bytes(snapshot.settings.encoder, spec.pipeline, done.reranker, engine=engine),
                 )
                 results.append(score_run(done.run, matched, measures, cost=cost, reranker=done.reranker))
-    return Evaluated(matched, tuple(results))
+    return Evaluated(replace(matched, notes=(*matched.notes, *notes)), tuple(results))
 
 
 def given_by_qrels(qrels: Qrels, runs: Sequence[Run], topics: Sequence[Topic] = ()) -> EvaluationSet:

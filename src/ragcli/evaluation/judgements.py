@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from ragcli.llm.protocols import Message
 
 Level = Literal["document", "chunk"]
 Judgements = Mapping[str, Mapping[str, int]]
@@ -17,11 +20,15 @@ Judgements = Mapping[str, Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A question. `answerable` is the label of the JSONL form, None where the file does not say."""
+    """A question. `answerable` is the label of the JSONL form, None where the file does not say.
+
+    `history` is what was said before, for a question that leans on it.
+    """
 
     query_id: str
     text: str
     answerable: bool | None = None
+    history: tuple[Message, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

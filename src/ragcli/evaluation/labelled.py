@@ -3,7 +3,8 @@
 It is the form people write by hand. A line may give the query an `id`; without one it gets an id made of its
 words, so that adding a line does not rename the others. A question that the collection cannot answer is a line
 with `"answerable": false` and no relevant ids: it has no part in ranking metrics, and is kept for measures of
-when to abstain.
+when to abstain. A question out of a conversation has what was said before in its `history`, turns of `role` and
+`content`, for pipelines that rewrite it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ragcli.errors import InputError
 from ragcli.evaluation.beir import text_of
 from ragcli.evaluation.judgements import Qrels, Topic
 from ragcli.evaluation.lines import at_line, json_object, numbered_lines
+
+if TYPE_CHECKING:
+    from ragcli.llm.protocols import Message
 
 
 def read_labelled(path: Path, *, keep_irrelevant: bool = False) -> tuple[tuple[Topic, ...], Qrels]:
@@ -62,6 +66,8 @@ def labelled_text(topics: Iterable[Topic], judgements: Mapping[str, Mapping[str,
         }
         if topic.answerable is not None:
             record["answerable"] = topic.answerable
+        if topic.history:
+            record["history"] = [{"role": turn.role, "content": turn.text} for turn in topic.history]
         record["nonrelevant_ids"] = [item for item, grade in items.items() if grade <= 0]
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
     return "".join(lines)
@@ -84,7 +90,19 @@ def _topic(path: Path, number: int, record: Mapping[str, Any]) -> Topic:
     query_id = query_id_of(text) if given is None else text_of(given)
     if not query_id:
         raise at_line(path, number, f'"id" must be a text or a whole number, not {json.dumps(given)}')
-    return Topic(query_id, text.strip(), answerable)
+    return Topic(query_id, text.strip(), answerable, _history(path, number, record))
+
+
+def _history(path: Path, number: int, record: Mapping[str, Any]) -> tuple[Message, ...]:
+    value = record.get("history")
+    if value is None:
+        return ()
+    from ragcli.retrieval.techniques.history import turns_of
+
+    turns = turns_of(value)
+    if turns is None:
+        raise at_line(path, number, '"history" must be a list of turns, each with "role" and "content"')
+    return turns
 
 
 def _ids(path: Path, number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...]:

@@ -13,11 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from ragcli.evaluation.asking import Asker
 from ragcli.evaluation.judgements import Level, RankedItem, Run, Topic, best_first
 from ragcli.evaluation.specs import PipelineSpec
 
 if TYPE_CHECKING:
     from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.techniques import ModelInUse
 
 TOP_TIMED: Final = 5
 DEPTH: Final = 100
@@ -37,11 +39,15 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class PipelineRun:
-    """What a pipeline gave, by which reranker, and how long a query took; None if that was not asked for."""
+    """What a pipeline gave, by which reranker, and how long a query took; None if that was not asked for.
+
+    `notes` are sentences about it that belong under its figures.
+    """
 
     run: Run
     reranker: str | None
     latency: Latency | None
+    notes: tuple[str, ...] = ()
 
 
 def run_pipeline(
@@ -54,11 +60,14 @@ def run_pipeline(
     depth: int = DEPTH,
     timed: bool = True,
     progress: Progress | None = None,
+    model: ModelInUse | None = None,
 ) -> PipelineRun:
     """Run one pipeline over the topics, `depth` documents or chunks deep.
 
-    `names` are the names that documents go by in the qrels, where those are not their ids.
+    `names` are the names that documents go by in the qrels, where those are not their ids. `model` is for query
+    techniques that ask one.
     """
+    asker = Asker(searcher, spec, model)
     seconds: list[float] = []
     rankings: dict[str, tuple[RankedItem, ...]] = {}
     reranker = None
@@ -66,14 +75,10 @@ def run_pipeline(
         # The first query pays for loading models and touching files; nobody's second query does.
         searcher.query(spec.request(topics[0].text, TOP_TIMED))
     for done, topic in enumerate(topics, 1):
-        request = spec.request(topic.text, TOP_TIMED)
-        if timed:
-            started = time.perf_counter()
-            searcher.query(request)
-            seconds.append(time.perf_counter() - started)
-        found = searcher.ranking(
-            request, chunks=depth if level == "chunk" else 0, documents=depth if level == "document" else 0
-        )
+        started = time.perf_counter()
+        ranking = asker.ask(topic, TOP_TIMED, timed=timed)
+        seconds.append(time.perf_counter() - started)
+        found = ranking(depth if level == "chunk" else 0, depth if level == "document" else 0)
         reranker = found.reranker
         # Best chunk per document: a document stands where the first of its chunks does.
         rankings[topic.query_id] = best_first(
@@ -85,7 +90,7 @@ def run_pipeline(
         )[:depth]
         if progress is not None:
             progress(spec.label, done, len(topics))
-    return PipelineRun(Run(spec.label, rankings), reranker, latency_of(seconds) if timed else None)
+    return PipelineRun(Run(spec.label, rankings), reranker, latency_of(seconds) if timed else None, asker.notes)
 
 
 def latency_of(seconds: Sequence[float]) -> Latency | None:

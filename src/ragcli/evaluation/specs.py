@@ -1,8 +1,8 @@
 """Pipelines as a person writes them for a comparison: `bm25,hybrid:pool=50,reranker=late,dense`.
 
 A comma separates pipelines, and also the options of one; a part with `=` before any colon is an option of the
-pipeline before it. The options are the fields of a query's request, each read as its type says, so that one
-added there can be compared here at once.
+pipeline before it. The options are the fields of a query's request and of its techniques, each read as its type
+says, so that one added there can be compared here at once.
 """
 
 from __future__ import annotations
@@ -15,9 +15,13 @@ from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from ragcli.errors import UsageError
 from ragcli.retrieval.request import PIPELINES, QueryRequest
+from ragcli.retrieval.techniques.values import Techniques
 
 # What is asked and how much of the ranking is shown changes nothing in the ranking itself.
 _NOT_OPTIONS: Final = frozenset({"text", "top", "pipeline", "max_per_source", "expansion", "hypothetical"})
+
+# What was said before a question belongs to the question.
+_TECHNIQUES: Final = tuple(field.name for field in fields(Techniques) if field.name != "history")
 
 _YES_NO: Final[Mapping[str, bool]] = {"yes": True, "true": True, "on": True, "no": False, "false": False, "off": False}
 
@@ -32,12 +36,18 @@ class PipelineSpec:
 
     def request(self, text: str, top: int) -> QueryRequest:
         """The question as this pipeline is to answer it."""
-        return QueryRequest(text, top=top, pipeline=self.pipeline, **self.options)
+        plain = {name: value for name, value in self.options.items() if name not in _TECHNIQUES}
+        return QueryRequest(text, top=top, pipeline=self.pipeline, **plain)
+
+    @property
+    def techniques(self) -> Techniques:
+        """The query techniques among its options."""
+        return Techniques(**{name: value for name, value in self.options.items() if name in _TECHNIQUES})
 
 
 def option_names() -> tuple[str, ...]:
     """The options a pipeline may carry."""
-    return tuple(field.name for field in fields(QueryRequest) if field.name not in _NOT_OPTIONS)
+    return (*(field.name for field in fields(QueryRequest) if field.name not in _NOT_OPTIONS), *_TECHNIQUES)
 
 
 def parse_specs(text: str) -> tuple[PipelineSpec, ...]:
@@ -83,12 +93,12 @@ def _spec(name: str, pieces: list[str]) -> PipelineSpec:
         options[key] = _value(name, key, value)
     label = name + (":" + ",".join(piece.strip() for piece in pieces) if pieces else "")
     spec = PipelineSpec(label, name, options)
-    spec.request("?", top=1)  # the request checks the values' ranges
+    spec.techniques.check(spec.request("?", top=1))  # these check the values' ranges
     return spec
 
 
 def _value(name: str, key: str, text: str) -> Any:
-    kind = get_type_hints(QueryRequest)[key]
+    kind = get_type_hints(Techniques if key in _TECHNIQUES else QueryRequest)[key]
     kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
     if get_origin(kind) is Literal:
         kinds = [kind]

@@ -17,13 +17,14 @@ from ragcli.retrieval.techniques.steps import (
     Variations,
     steps_of,
 )
-from ragcli.retrieval.techniques.values import Group, Plan, Query, Stretch, TechniqueResult, Techniques
+from ragcli.retrieval.techniques.values import Group, ModelInUse, Plan, Query, Stretch, TechniqueResult, Techniques
 
 __all__ = [
     "Compressor",
     "Decomposer",
     "Feedback",
     "Group",
+    "ModelInUse",
     "PassageWriter",
     "Plan",
     "Query",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -17,9 +17,20 @@ from ragcli.llm.protocols import Message
 
 _LARGEST: Final = 1 << 20
 _MOST: Final = 200
-_SPEAKERS: Final = {
-    **dict.fromkeys(("user", "human", "you", "me", "q", "question"), "user"),
-    **dict.fromkeys(("assistant", "ai", "bot", "model", "a", "answer"), "assistant"),
+_Role = Literal["system", "user", "assistant"]
+_SPEAKERS: Final[Mapping[str, _Role]] = {
+    "user": "user",
+    "human": "user",
+    "you": "user",
+    "me": "user",
+    "q": "user",
+    "question": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "bot": "assistant",
+    "model": "assistant",
+    "a": "assistant",
+    "answer": "assistant",
     "system": "system",
 }
 # A name at a line's start: plain, bold or a heading of Markdown, the colon inside the bold or after it.
@@ -76,21 +87,34 @@ def _lines(file: Path, text: str) -> Iterable[tuple[int, Any]]:
                 raise InputError(f"{file}, line {number}: is no JSON ({error}).") from error
 
 
-def _turns(values: Iterable[tuple[int, Any]], where: Any) -> list[Message]:
+def turns_of(value: object) -> tuple[Message, ...] | None:
+    """The turns in a list of objects with role and content; None where it is something else."""
+    if not isinstance(value, list):
+        return None
+    turns = [_turn(each) for each in value]
+    return None if None in turns else tuple(turn for turn in turns if turn is not None and turn.text)
+
+
+def _turns(values: Iterable[tuple[int, Any]], where: Callable[[int], str]) -> list[Message]:
     turns = []
     for number, value in values:
-        role, said = (value.get("role"), value.get("content")) if isinstance(value, dict) else (None, None)
-        speaker = _SPEAKERS.get(role.lower()) if isinstance(role, str) else None
-        if isinstance(said, list):  # parts, of which a text is one kind
-            said = "\n".join(part["text"] for part in said if isinstance(part, dict) and _is_text(part.get("text")))
-        if speaker is None or not isinstance(said, str):
+        turn = _turn(value)
+        if turn is None:
             raise InputError(
                 f'{where(number)}: is no turn of a conversation, which is {{"role": "user", "content": "…"}} '
                 "with the role user or assistant."
             )
-        if said.strip():
-            turns.append(Message(_role(speaker), said.strip()))
+        if turn.text:
+            turns.append(turn)
     return turns
+
+
+def _turn(value: object) -> Message | None:
+    role, said = (value.get("role"), value.get("content")) if isinstance(value, dict) else (None, None)
+    speaker = _SPEAKERS.get(role.lower()) if isinstance(role, str) else None
+    if isinstance(said, list):  # parts, of which a text is one kind
+        said = "\n".join(part["text"] for part in said if isinstance(part, dict) and isinstance(part.get("text"), str))
+    return Message(speaker, said.strip()) if speaker is not None and isinstance(said, str) else None
 
 
 def _told(file: Path, text: str) -> list[Message]:
@@ -104,13 +128,5 @@ def _told(file: Path, text: str) -> list[Message]:
     for mark, following in zip(marks, [*marks[1:], None], strict=True):
         said = text[mark.end() : following.start() if following else len(text)].strip()
         if said:
-            turns.append(Message(_role(_SPEAKERS[mark[1].lower()]), said))
+            turns.append(Message(_SPEAKERS[mark[1].lower()], said))
     return turns
-
-
-def _role(speaker: str) -> Literal["system", "user", "assistant"]:
-    return "assistant" if speaker == "assistant" else "system" if speaker == "system" else "user"
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)

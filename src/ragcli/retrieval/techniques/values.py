@@ -6,10 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.errors import UsageError
+from ragcli.llm.protocols import Message
 from ragcli.retrieval.pipelines import PIPELINES
 
 if TYPE_CHECKING:
-    from ragcli.llm.protocols import Message
+    from pathlib import Path
+
+    from ragcli.llm.protocols import LanguageModel
     from ragcli.records import Hit
     from ragcli.retrieval.request import QueryRequest, QueryResult, StageTime
 
@@ -86,6 +89,15 @@ class Techniques:
             raise UsageError(f"--expand rm3 adds words to the BM25 stage, and '{request.pipeline}' has none.")
         if self.hyde and "dense" not in stages:
             raise UsageError(f"--hyde is for the dense stage, and '{request.pipeline}' has none.")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInUse:
+    """The language model that techniques ask, if there is one; else `why_not`. `prompts` is a user's own folder."""
+
+    model: LanguageModel | None = None
+    prompts: Path | None = None
+    why_not: str = ""
 
 
 @dataclass(frozen=True, slots=True)
