@@ -26,7 +26,7 @@ from ragcli.agent.reading import Verdict, chosen_numbers, planned_tasks, verdict
 from ragcli.agent.roles import Citer, Evaluator, Formulator, Planner, Reranker, Retriever
 from ragcli.agent.selection import Selector, select
 from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask
-from ragcli.errors import UsageError
+from ragcli.errors import LanguageModelError, UsageError
 from ragcli.llm.prompts import fill, load_prompt
 from ragcli.llm.protocols import LanguageModel, Message
 from ragcli.llm.replies import json_strings
@@ -131,13 +131,13 @@ def make_llm_evaluator(
             )
         selection = select(ranked, strategy=select_strategy, **settings)
         relevant = with_own_scores(selection.selected, results)
-        signals = {"selection": selection.reason, **selection.signals}
+        signals = {"judge": _name(judge, asked), "selection": selection.reason, **selection.signals}
         try:
             verdict = _verdict((judge or ask)(goal=_goal(task, judge), results=_shown(relevant, max_result_chars)))
         except Exception as error:  # no judge, no more rounds
             tell(f"The language model could not judge what was found: {_told(error)}")
             reason = f"The language model could not judge it: {_told(error)}"
-            return Judgement(relevant, selection.sufficient, reason=reason, signals=signals)
+            return Judgement(relevant, selection.sufficient, reason=reason, signals={**signals, "judged": False})
         if verdict.sufficient:
             return Judgement(relevant, sufficient=True, reason="The language model finds it enough.", signals=signals)
         again = verdict.refinement is None or _plain(verdict.refinement) == _plain(task.goal)
@@ -260,6 +260,15 @@ def _ask(
     for key in values:  # the seed's placeholders do as well
         template = template.replace(f"{{{key}}}", f"${{{key}}}")
     return model.complete([Message("user", fill(template, values))], max_tokens=max_tokens)
+
+
+def _name(judge: Judge | None, model: LanguageModel) -> str:
+    if judge is not None:
+        return getattr(judge, "__name__", "judge")
+    try:
+        return model.name
+    except LanguageModelError:
+        return "language model"
 
 
 def _goal(task: SubTask, judge: Judge | None) -> str:

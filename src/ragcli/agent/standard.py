@@ -1,0 +1,61 @@
+"""The agent that `ragcli ask --agent` runs: the roles that go together, with a language model and without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ragcli.agent.defaults import splitting_planner
+from ragcli.agent.gated import gate_evaluator
+from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
+from ragcli.agent.loop import SingleContextAgent, make_search_agent
+from ragcli.agent.sources import CollectionRetriever
+from ragcli.agent.values import Budget
+
+if TYPE_CHECKING:
+    from ragcli.gate.evidence import Judge
+    from ragcli.gate.values import Preset
+    from ragcli.llm.protocols import LanguageModel
+
+ROUNDS: Final = 3
+KEPT: Final = 10
+"""Results that a round keeps at most where a language model judges. It reads them all, and the user sees the best."""
+
+
+def standard_agent(
+    sources: Mapping[str, CollectionRetriever],
+    *,
+    judge: Judge,
+    preset: Preset = "balanced",
+    model: LanguageModel | None = None,
+    rounds: int = ROUNDS,
+    descriptions: Mapping[str, str] | None = None,
+    prompts: Path | None = None,
+    notify: Callable[[str], None] | None = None,
+) -> SingleContextAgent:
+    """An agent over collections, which asks all of them in every round.
+
+    With a `model`, that plans, puts goals in other words, and says what is missing. Without one the question is
+    taken apart by its seams, the gate (`judge`, `preset`) says whether the evidence suffices, and the next round
+    looks for words out of what was found (RM3). `descriptions` tell the model what a source is about; `prompts` is a
+    folder of the user's own. `notify` is told of what fails.
+    """
+    budget = Budget(max_rounds=rounds, max_sources_per_task=max(len(sources), 1))
+    if model is None:
+        evaluator = gate_evaluator(sources, judge=judge, preset=preset)
+        return make_search_agent(sources, planner=splitting_planner, evaluator=evaluator, budget=budget)
+    return make_search_agent(
+        sources,
+        planner=make_llm_planner(model=model, descriptions=descriptions, prompts=prompts, notify=notify),
+        formulator=make_llm_formulator(model=model, prompts=prompts, notify=notify),
+        # The order among sources is by rank, so their scores are all alike: commit to a number and let the model read.
+        evaluator=make_llm_evaluator(
+            model=model,
+            select_strategy="top_k",
+            select_kwargs={"max_k": KEPT},
+            prompts=prompts,
+            notify=notify,
+        ),
+        budget=budget,
+    )
