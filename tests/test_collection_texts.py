@@ -126,7 +126,7 @@ def test_metadata_lies_typed_in_a_side_table(store: Connection) -> None:
         ("year", 0, "number", None, 2017),
     ]
     plan = store.execute(
-        "EXPLAIN QUERY PLAN SELECT document FROM metadata WHERE key = 'year' AND number >= 2017"
+        "EXPLAIN QUERY PLAN SELECT document FROM metadata WHERE key = 'year' AND type = 'number' AND number >= 2017"
     ).fetchall()
     assert "metadata_number" in plan[0][3]
 

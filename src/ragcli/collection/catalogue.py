@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from os import fsdecode, fsencode
@@ -98,7 +99,12 @@ class Field:
 STDIN: Final = b"-"
 """The path of the records that came through standard input."""
 
-_DOCUMENT: Final = f"SELECT {CARD}, d.card, d.chunks FROM documents d JOIN files f ON f.number = d.file"  # noqa: S608
+_CARD_AND_CHUNKS: Final = f"SELECT {CARD}, d.card, d.chunks FROM"
+_DOCUMENT: Final = f"{_CARD_AND_CHUNKS} documents d JOIN files f ON f.number = d.file"
+_DOCUMENTS: Final = (
+    f"{_CARD_AND_CHUNKS} json_each(?) j CROSS JOIN documents d ON d.number = j.value JOIN files f ON f.number = d.file"
+    " ORDER BY d.source"
+)
 _PLACE: Final = "c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.seal"
 _CHUNK: Final = (
     f"SELECT {_PLACE}, {CARD}, d.card"  # noqa: S608
@@ -113,9 +119,13 @@ def path_text(path: bytes) -> str | None:
     return None if path == STDIN else fsdecode(path)
 
 
-def all_documents(connection: sqlite3.Connection) -> Iterator[DocumentRow]:
-    """Every document, by source."""
-    for row in connection.execute(_DOCUMENT + " ORDER BY d.source"):
+def all_documents(connection: sqlite3.Connection, numbers: Sequence[int] | None = None) -> Iterator[DocumentRow]:
+    """Every document, or those with these numbers, by source."""
+    if numbers is None:
+        rows = connection.execute(_DOCUMENT + " ORDER BY d.source")
+    else:
+        rows = connection.execute(_DOCUMENTS, (json.dumps(numbers),))
+    for row in rows:
         yield _document_row(row)
 
 
@@ -224,6 +234,9 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
 
 _TEXT: Final = f"SELECT {CARD}, d.card, l.pages, l.headings, l.spans, l.joins, l.frame, l.seal FROM {{origin}}"  # noqa: S608
 _TEXT_PARTS: Final = "documents d JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
+_THESE_TEXTS: Final = (
+    f"{_TEXT.format(origin=f'json_each(?) j CROSS JOIN {_TEXT_PARTS} AND d.number = j.value')} ORDER BY j.key"
+)
 _ALL_TEXTS: Final = f"{_TEXT.format(origin=_TEXT_PARTS)} ORDER BY d.number"
 # The cross join makes SQLite look into the squeezed text first and read the rest of those that hold the literal.
 _WITH_LITERAL: Final = (
@@ -236,9 +249,15 @@ _CHOSEN: Final = (
 )
 
 
-def read_texts(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[DocumentText]:
-    """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given."""
-    for row in _text_rows(connection, squeezed):
+def read_texts(
+    connection: sqlite3.Connection, squeezed: str | None, numbers: Sequence[int] | None = None
+) -> Iterator[DocumentText]:
+    """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given.
+
+    Of `numbers`, which ascend, if they are given, and no others.
+    """
+    rows = _text_rows(connection, squeezed) if numbers is None else _chosen_rows(connection, squeezed, numbers)
+    for row in rows:
         *card, card_mark, pages, headings, spans, joins, frame, seal = row
         _check_card(card, card_mark)
         number, identity, source, path, _, _, title, *_ = card
@@ -267,6 +286,20 @@ def _text_rows(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
             yield from connection.execute(_IN_RUN, (literal, run.first, run.last))
         elif run.chosen:
             yield from connection.execute(_CHOSEN, (json.dumps(run.chosen), literal))
+
+
+def _chosen_rows(connection: sqlite3.Connection, squeezed: str | None, numbers: Sequence[int]) -> Iterator[Any]:
+    if squeezed is None:
+        yield from connection.execute(_THESE_TEXTS, (json.dumps(numbers),))
+        return
+    literal, wanted = clean(squeezed), set(numbers)
+    for run in runs_with(connection, literal):
+        if run.chosen is None:
+            chosen = numbers[bisect_left(numbers, run.first) : bisect_right(numbers, run.last)]
+        else:
+            chosen = [number for number in run.chosen if number in wanted]
+        if chosen:
+            yield from connection.execute(_CHOSEN, (json.dumps(chosen), literal))
 
 
 def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk, ...]:

@@ -6,9 +6,9 @@ says itself (front matter, a record's fields, a PDF's information), what a sidec
 metadata without the document being read again.
 
 What the layers make together is stored in two forms. The JSON in `documents.metadata` is what is shown; there a date
-is its text (see `dates`). The table `metadata` has one row per value, a list one row per item, with an index over
-(key, text) and (key, number), so that a condition on metadata selects documents before anything is ranked. A date
-has its ISO text and, as its number, the seconds since 1970.
+is its text (see `dates`). The table `metadata` has one row per value, a list one row per item, with indexes over
+key, type, and text or number, so that a condition on metadata selects documents before anything is ranked (see
+`filtering`). A date has its ISO text and, as its number, the seconds since 1970.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ METADATA_TABLE: Final = (
   number NUMERIC,
   PRIMARY KEY (document, key, position)
 ) WITHOUT ROWID""",
-    "CREATE INDEX metadata_text ON metadata (key, text, document)",
-    "CREATE INDEX metadata_number ON metadata (key, number, document)",
+    "CREATE INDEX metadata_text ON metadata (key, type, text, document)",
+    "CREATE INDEX metadata_number ON metadata (key, type, number, document)",
 )
 """Apart from the rest, because older formats had another and get this one."""
 

@@ -1,0 +1,283 @@
+"""Filters in SQL: which documents of a collection meet one, and which chunks and rows those have.
+
+A condition on one key is one statement, its values bound, that is answered by an index of the table `metadata` alone.
+What joins conditions is done on sets of document numbers. Where several must hold, the one that keeps least goes
+first, and when it has left few documents, the others are asked of those alone: so a filter that keeps little costs
+little, in a collection of any size. What a filter means is said in `ragcli.filters.meaning`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
+
+from ragcli.collection.store import reading
+from ragcli.collection.texts import clean
+from ragcli.errors import FilterError
+from ragcli.filters.meaning import as_period
+from ragcli.filters.patterns import matcher
+from ragcli.filters.tree import And, Compare, Exists, Filter, Match, Not, OneOf, Or, keys_of, where_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from ragcli.collection.snapshot import Snapshot
+    from ragcli.filters.tree import Comparison, Value
+
+    Integers = npt.NDArray[np.int64]
+
+FEW: Final = 2_000
+"""Documents of which it takes less time to ask each than to look a condition up."""
+
+_MOST: Final = 20_000
+_FUNCTION: Final = "ragcli_matches"
+# `%` stands before a column; `_lookup` and `_probe` put something in its place.
+_TEXTS: Final = "%type IN ('text', 'item')"
+_SHOWN: Final = "%type IN ('text', 'item', 'date')"
+
+Condition = Compare | OneOf | Match | Exists
+
+
+def matching_documents(connection: sqlite3.Connection, condition: Filter) -> tuple[int, ...]:
+    """The numbers of the documents that meet the filter, ascending. FilterError if it has too many values."""
+    return tuple(sorted(_Lookup(connection).meeting(condition, None)))
+
+
+class _Lookup:
+    """Looks up one filter in one state."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @cached_property
+    def _everything(self) -> frozenset[int]:
+        # Without an order: asked for one, SQLite reads the documents themselves and not an index of them.
+        return frozenset(number for (number,) in self._connection.execute("SELECT number FROM documents"))
+
+    def meeting(self, condition: Filter, among: frozenset[int] | None) -> frozenset[int]:
+        """The documents that meet the condition; of few, only `among` these."""
+        match condition:
+            case Or(parts):
+                return frozenset().union(*(self.meeting(part, among) for part in parts))
+            case And(parts):
+                return self._meeting_all(parts, among)
+            case Not(part):
+                return (self._everything if among is None else among) - self.meeting(part, among)
+            case Compare(key, "!=", value):
+                return self.meeting(And((Exists(key), Not(Compare(key, "=", value)))), among)
+            case OneOf(key, values, negated=True):
+                return self.meeting(And((Exists(key), Not(OneOf(key, values)))), among)
+        return self._holding(condition, among)
+
+    def _meeting_all(self, parts: Sequence[Filter], among: frozenset[int] | None) -> frozenset[int]:
+        if not parts:
+            return self._everything if among is None else among
+        if among is None and len(parts) > 1:
+            parts = sorted(parts, key=self._estimate)
+        found = self.meeting(parts[0], among)
+        for part in parts[1:]:
+            if not found:
+                break
+            met = self.meeting(part, found if len(found) < FEW else among)
+            found &= met
+        return found
+
+    def _estimate(self, condition: Filter) -> int:
+        """How many values meet the condition, counted up to `FEW`; those that no index answers come last."""
+        match condition:
+            case And(parts):
+                return min((self._estimate(part) for part in parts), default=FEW)
+            case Or(parts):
+                return min(sum(self._estimate(part) for part in parts), FEW)
+            case Match():
+                return FEW + 1
+            case Not() | Compare(operator="!=") | OneOf(negated=True):
+                return FEW
+        total = 0
+        for clause, values in _clauses(condition):
+            query = f"SELECT count(*) FROM ({_lookup(clause)} LIMIT {FEW})"  # noqa: S608
+            total += self._connection.execute(query, (clean(condition.key), *values)).fetchone()[0]
+        return min(total, FEW)
+
+    def _holding(self, condition: Condition, among: frozenset[int] | None) -> frozenset[int]:
+        key = clean(condition.key)
+        found: set[int] = set()
+        for clause, values in _clauses(condition):
+            if among is None:
+                rows = self._run(condition, _lookup(clause), (key, *values))
+            else:
+                rows = self._run(condition, _probe(clause), (json.dumps([*among]), key, *values))
+            found.update(number for (number,) in rows)
+        return frozenset(found)
+
+    def _run(self, condition: Condition, query: str, values: tuple[Any, ...]) -> list[tuple[int]]:
+        if not isinstance(condition, Match):
+            return self._connection.execute(query, values).fetchall()
+        test = matcher(condition)
+        self._connection.create_function(_FUNCTION, 1, test, deterministic=True)
+        try:
+            return self._connection.execute(query, values).fetchall()
+        finally:
+            self._connection.create_function(_FUNCTION, 1, None)
+
+
+def chunk_numbers(connection: sqlite3.Connection, documents: Sequence[int]) -> Integers:
+    """The numbers of the documents' chunks, ascending."""
+    import numpy as np
+
+    query = "SELECT c.number FROM json_each(?) j CROSS JOIN chunks c ON c.document = j.value"
+    found = connection.execute(query, (json.dumps(documents),)).fetchall()
+    return np.sort(np.fromiter((number for (number,) in found), np.int64, len(found)))
+
+
+def unknown_keys(connection: sqlite3.Connection, condition: Filter) -> tuple[str, ...]:
+    """The keys in the filter that no document has."""
+    query = "SELECT 1 FROM metadata WHERE key = ? LIMIT 1"
+    return tuple(
+        key for key in dict.fromkeys(keys_of(condition)) if connection.execute(query, (clean(key),)).fetchone() is None
+    )
+
+
+def known_keys(connection: sqlite3.Connection) -> tuple[str, ...]:
+    """Every key that a document has, found by stepping from one to the next in the index."""
+    keys: list[str] = []
+    query = "SELECT min(key) FROM metadata WHERE key > ?"
+    while (key := connection.execute(query, (keys[-1] if keys else "",)).fetchone()[0]) is not None:
+        keys.append(key)
+    return tuple(keys)
+
+
+class Selection:
+    """The documents of a snapshot that meet a filter, and their chunks. `documents` are their numbers, ascending."""
+
+    def __init__(self, snapshot: Snapshot, connection: sqlite3.Connection, condition: Filter) -> None:
+        self._snapshot = snapshot
+        self._connection = connection
+        with reading(snapshot.folder):
+            self.documents = matching_documents(connection, condition)
+
+    @cached_property
+    def rows(self) -> Integers:
+        """The rows of the documents' chunks, ascending."""
+        import numpy as np
+
+        if 2 * len(self.documents) <= self._snapshot.record.documents:
+            return self._live_rows(self._chunks(self.documents))
+        # Of most documents it takes less time to say which rows are not theirs.
+        rows = self._live_rows(None)
+        with reading(self._snapshot.folder):
+            everything = {number for (number,) in self._connection.execute("SELECT number FROM documents")}
+        kept = np.ones(len(rows), np.bool_)
+        others = self._live_rows(self._chunks(sorted(everything.difference(self.documents))))
+        kept[np.searchsorted(rows, others)] = False
+        return rows[kept]
+
+    @cached_property
+    def numbers(self) -> Integers:
+        """The numbers of the documents' chunks, ascending."""
+        import numpy as np
+
+        return np.asarray(self._snapshot.row_numbers[self.rows], np.int64)
+
+    def _chunks(self, documents: Sequence[int]) -> Integers:
+        with reading(self._snapshot.folder):
+            return chunk_numbers(self._connection, documents)
+
+    def _live_rows(self, numbers: Integers | None) -> Integers:
+        """The rows of the live chunks among ascending numbers, or of all, ascending."""
+        import numpy as np
+
+        known, dead = self._snapshot.row_numbers, self._snapshot.dead
+        if numbers is None:
+            rows = np.arange(len(known))
+        else:
+            rows = np.searchsorted(known, numbers)
+            rows = rows[rows < len(known)]
+            rows = rows[known[rows] == numbers[: len(rows)]]
+        if not len(dead) or not len(rows):
+            return rows
+        alive: Integers = rows[dead[np.minimum(np.searchsorted(dead, rows), len(dead) - 1)] != rows]
+        return alive
+
+
+def cache_key(condition: Filter) -> str:
+    """What tells filters apart; as values, `draft = true` and `draft = 1` are equal."""
+    return where_text(condition)
+
+
+Clause = tuple[str, list[Any]]
+
+
+def _lookup(clause: str) -> str:
+    return f"SELECT document FROM metadata WHERE key = ? AND {clause.replace('%', '')}"  # noqa: S608
+
+
+def _probe(clause: str) -> str:
+    # An index that begins with the key would give all documents that have it for each of these few; `+` hides it.
+    columns = clause.replace("%", "+m.")
+    return (
+        "SELECT m.document FROM json_each(?) j CROSS JOIN metadata m ON m.document = j.value AND m.key = ?"  # noqa: S608
+        f" WHERE {columns}"
+    )
+
+
+def _clauses(condition: Condition) -> list[Clause]:
+    """What a row of `metadata` must be like, in one of several ways, and the values to bind."""
+    match condition:
+        case Exists():
+            return [("%type IS NOT NULL", [])]
+        case Match():
+            return [(f"{_SHOWN} AND {_FUNCTION}(%text)", [])]
+        case OneOf(_, values):
+            return _equal_to_one(values)
+        case Compare(_, operator, value):
+            return _compared(operator, value)
+
+
+def _compared(operator: Comparison, value: Value) -> list[Clause]:
+    found = _in_time(operator, value)
+    if isinstance(value, bool):
+        found.append(("%type = 'boolean' AND %number = ?", [int(value)]))
+    elif isinstance(value, str):
+        found.append((f"{_TEXTS} AND %text {operator} ?", [clean(value)]))
+    elif isinstance(value, int | float):
+        found.append((f"%type = 'number' AND %number {operator} ?", [value]))
+    return found
+
+
+def _equal_to_one(values: Sequence[Value]) -> list[Clause]:
+    if len(values) > _MOST:
+        raise FilterError(f"A list in the filter has {len(values):,} values, and {_MOST:,} are the most there can be.")
+    found = [clause for value in values for clause in _in_time("=", value)]
+    for kind, column, listed in (
+        ("%type = 'boolean'", "%number", [int(value) for value in values if isinstance(value, bool)]),
+        (_TEXTS, "%text", [clean(value) for value in values if isinstance(value, str)]),
+        (
+            "%type = 'number'",
+            "%number",
+            [each for each in values if isinstance(each, int | float) and not isinstance(each, bool)],
+        ),
+    ):
+        if listed:
+            found.append((f"{kind} AND {column} IN ({', '.join('?' * len(listed))})", listed))
+    return found
+
+
+def _in_time(operator: Comparison, value: Value) -> list[Clause]:
+    """How a date must stand to a value that means a time."""
+    period = as_period(value)
+    if period is None:
+        return []
+    bounds: dict[str, Clause] = {
+        "=": ("%number >= ? AND %number < ?", [period.start, period.stop]),
+        "<": ("%number < ?", [period.start]),
+        "<=": ("%number < ?", [period.stop]),
+        ">": ("%number >= ?", [period.stop]),
+        ">=": ("%number >= ?", [period.start]),
+    }
+    clause, given = bounds[operator]
+    return [(f"%type = 'date' AND {clause}", given)]
