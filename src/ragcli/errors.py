@@ -81,6 +81,12 @@ class CollectionBusy(CollectionError):
     """Another process is writing to the collection; the sentence names its process id."""
 
 
+class TenantNeeded(CollectionError):
+    """The collection is divided among tenants, and the call does not say whose documents it may read."""
+
+    exit_code = EXIT_USAGE
+
+
 class DocumentError(RagcliError):
     """One document cannot be read. It costs that document only and ends up in the failures."""
 

@@ -149,10 +149,15 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSettings:
-    """What is fixed when a collection is created. Changing any of it means `ragcli reindex`."""
+    """What is fixed when a collection is created. Changing any of it means `ragcli reindex`.
+
+    `tenant_key` is the key of the metadata that says whose a document is; with one, nothing of the collection is read
+    without saying for whom (see `collection.tenants`). It is fixed for good.
+    """
 
     chunk_size: int = 1200
     overlap: int = 200
     encoder: str = "sentence-transformers/all-MiniLM-L6-v2"
     token_vectors: Literal["bits", "none"] = "bits"  # noqa: S105
     context: Literal["none", "title", "heading"] = "heading"
+    tenant_key: str | None = None

@@ -189,6 +189,8 @@ def decode_settings(text: str) -> CollectionSettings:
         raise CollectionError(f"The settings in the store are damaged ({error}).") from error
     for field in fields(CollectionSettings):
         value, kind = getattr(settings, field.name), type(getattr(_DEFAULT_SETTINGS, field.name))
+        if field.name == "tenant_key" and (value is None or type(value) is str):
+            continue
         if type(value) is not kind:
             raise CollectionError(f"The settings in the store are damaged ({field.name} is {value!r}).")
     return settings

@@ -31,20 +31,28 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ragcli.collection.filtering import Selection
+    from ragcli.collection.provenance import Provenance
     from ragcli.collection.rowfiles import Numbers
     from ragcli.collection.rows import FloatArray, IntArray, SignArray
     from ragcli.collection.verification import Problem
+    from ragcli.filters import Filter
     from ragcli.index.lexical import LexicalIndex
     from ragcli.index.tfidf import TfidfReader
     from ragcli.index.tokens import TokenReader
 
 
 class Snapshot:
-    """One generation of a collection. A context manager; may be handed from thread to thread, not shared."""
+    """One generation of a collection. A context manager; may be handed from thread to thread, not shared.
 
-    def __init__(self, folder: Path) -> None:
+    Of a collection that has tenants it is what one of them may read, and TenantNeeded without one. `everything` is
+    for what checks or copies a collection as a whole and shows nothing of it.
+    """
+
+    def __init__(self, folder: Path, tenant: str | None = None, *, everything: bool = False) -> None:
         self.folder = folder
         self.collection = folder.name
+        self._selections: dict[str, Selection] = {}
         self._lock: int | None = take_readers_lock(folder)
         try:
             self._connection = open_for_reading(folder)
@@ -52,12 +60,26 @@ class Snapshot:
                 with explained(folder):
                     self._connection.execute("BEGIN")
                     self.record = read_generation(self._connection)
+                    key = self.record.settings.tenant_key
+                    self.restricted = key is not None and not everything
+                    if self.restricted:
+                        self._restrict(tenant)
             except BaseException:
                 self._connection.close()
                 raise
         except BaseException:
             self._unlock()
             raise
+
+    def _restrict(self, tenant: str | None) -> None:
+        from ragcli.collection.tenants import check_tenant, own_record, restrict
+
+        key = self.record.settings.tenant_key
+        check_tenant(self.collection, key, tenant)
+        assert key is not None  # noqa: S101
+        assert tenant is not None  # noqa: S101
+        restrict(self._connection, key, tenant)
+        self.record = own_record(self._connection, self.record)
 
     @property
     def settings(self) -> CollectionSettings:
@@ -141,11 +163,30 @@ class Snapshot:
 
     @cached_property
     def dead(self) -> IntArray:
-        """Rows that belong to no chunk, ascending."""
+        """Rows that belong to no chunk of this state, ascending; where there are tenants, of another's chunk too."""
+        import numpy as np
+
         from ragcli.collection.blobs import read_integers
 
         with reading(self.folder):
-            return read_integers(self._connection, "dead")
+            if self.own_numbers is None:
+                return read_integers(self._connection, "dead")
+        kept = np.ones(len(self.row_numbers), np.bool_)
+        if len(self.row_numbers) and len(self.own_numbers):
+            rows = np.minimum(np.searchsorted(self.row_numbers, self.own_numbers), len(kept) - 1)
+            kept[rows[self.row_numbers[rows] == self.own_numbers]] = False
+        return np.flatnonzero(kept).astype(np.int32)
+
+    @cached_property
+    def own_numbers(self) -> Numbers | None:
+        """(n,) the numbers of the tenant's chunks, ascending; None where the collection has no tenants."""
+        if not self.restricted:
+            return None
+        import numpy as np
+
+        with reading(self.folder):
+            found = self._connection.execute("SELECT number FROM chunks").fetchall()
+        return np.sort(np.fromiter((number for (number,) in found), np.int64, len(found)))
 
     @cached_property
     def tokens(self) -> TokenReader | None:
@@ -161,11 +202,15 @@ class Snapshot:
 
     @cached_property
     def token_frequency(self) -> IntArray:
-        """(vocabulary,) in how many chunks each word piece stands."""
+        """(vocabulary,) in how many chunks of this state each word piece stands."""
         import numpy as np
 
         from ragcli.collection.blobs import read_integers
 
+        if self.restricted:
+            from ragcli.collection.array_checks import count_frequency
+
+            return count_frequency(self.folder, self.record, self.dead)
         with reading(self.folder):
             frequency = read_integers(self._connection, "frequency")
         return frequency if len(frequency) else np.zeros(self.record.vocabulary, np.int32)
@@ -175,7 +220,7 @@ class Snapshot:
         """The BM25 index. What it finds may be unknown to this state: keep to the numbers that `rows` knows."""
         from ragcli.index.lexical import LexicalIndex
 
-        return LexicalIndex(self.folder / self.record.lexical_name)
+        return LexicalIndex(self.folder / self.record.lexical_name, own=self.own_numbers)
 
     @cached_property
     def tfidf(self) -> TfidfReader | None:
@@ -183,7 +228,7 @@ class Snapshot:
         from ragcli.index.tfidf import TfidfReader
 
         name = self.record.tfidf_name
-        return None if name is None else TfidfReader(self.folder / name)
+        return None if name is None else TfidfReader(self.folder / name, own=self.own_numbers)
 
     @property
     def tfidf_stale(self) -> bool:
@@ -208,6 +253,20 @@ class Snapshot:
         self._check_kept(len(found), numbers)
         return found
 
+    def provenance(self, numbers: Sequence[int]) -> dict[int, Provenance]:
+        """Where chunks come from, by number; numbers unknown to this state are left out."""
+        from ragcli.collection.provenance import provenance
+
+        with reading(self.folder):
+            return provenance(self._connection, numbers)
+
+    def dates(self, numbers: Sequence[int]) -> dict[int, float]:
+        """When the documents of chunks are from, in seconds since 1970, by number, where that is known."""
+        from ragcli.collection.provenance import dates
+
+        with reading(self.folder):
+            return dates(self._connection, numbers)
+
     def _check_kept(self, found: int, numbers: Sequence[int]) -> None:
         if found < len({*numbers}):
             raise CollectionError(
@@ -226,13 +285,37 @@ class Snapshot:
         rows = np.minimum(np.searchsorted(known, wanted), len(known) - 1)
         there = known[rows] == wanted
         if len(self.dead):
-            there &= ~np.isin(rows, self.dead)
+            # Not by np.isin, which sorts all dead rows, and of a collection with tenants most may be.
+            there &= self.dead[np.minimum(np.searchsorted(self.dead, rows), len(self.dead) - 1)] != rows
         return dict(zip(wanted[there].tolist(), rows[there].tolist(), strict=True))
 
-    def documents(self) -> Iterator[DocumentRow]:
-        """Every document, by source."""
+    def matching(self, where: Filter | None) -> Selection | None:
+        """The documents that meet a filter, and their chunks; None stands for all of them.
+
+        Looked up once a filter. FilterError if the filter is too large.
+        """
+        if where is None:
+            return None
+        from ragcli.collection.filtering import Selection, cache_key
+
+        key = cache_key(where)
+        if key not in self._selections:
+            self._selections[key] = Selection(self, self._connection, where)
+        return self._selections[key]
+
+    def unknown_keys(self, where: Filter) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The keys in a filter that no document has; if there are any, also those that documents have."""
+        from ragcli.collection.filtering import known_keys, unknown_keys
+
         with reading(self.folder):
-            yield from catalogue.all_documents(self._connection)
+            unknown = unknown_keys(self._connection, where)
+            return unknown, known_keys(self._connection) if unknown else ()
+
+    def documents(self, where: Filter | None = None) -> Iterator[DocumentRow]:
+        """Every document, or those that meet the filter, by source."""
+        chosen = self.matching(where)
+        with reading(self.folder):
+            yield from catalogue.all_documents(self._connection, None if chosen is None else chosen.documents)
 
     def fields(self, *, examples: int = 3) -> tuple[Field, ...]:
         """The keys that documents' metadata have, by name, with their types and commonest values."""
@@ -281,10 +364,14 @@ class Snapshot:
         at = chunk.start + offset
         return next((span.number for span in reversed(spans) if span.start <= at), chunk.page_start)
 
-    def texts(self, prefilter: str | None = None) -> Iterator[DocumentText]:
-        """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it."""
+    def texts(self, prefilter: str | None = None, where: Filter | None = None) -> Iterator[DocumentText]:
+        """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it.
+
+        With `where`, only documents that meet the filter are looked into.
+        """
+        chosen = self.matching(where)
         with reading(self.folder):
-            yield from catalogue.read_texts(self._connection, prefilter)
+            yield from catalogue.read_texts(self._connection, prefilter, None if chosen is None else chosen.documents)
 
     def problems(self) -> list[Problem]:
         """Everything that is wrong with this state, as far as can be told from its data."""

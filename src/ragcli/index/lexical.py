@@ -12,12 +12,14 @@ Statistics (and so scores) count deleted chunks until tantivy merges their segme
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -79,10 +81,16 @@ Expansion = Sequence[tuple[str, float]]
 
 
 class LexicalIndex:
-    """The index as it was when opened, for reading. Later commits by a writer are not seen."""
+    """The index as it was when opened, for reading. Later commits by a writer are not seen.
 
-    def __init__(self, folder: Path) -> None:
+    With `own`, ascending numbers of chunks, it is as if there were no others: none else is found, and how rare a word
+    is among them alone decides how much it counts. What stays the whole index's is the mean length of texts.
+    """
+
+    def __init__(self, folder: Path, *, own: IntArray | None = None) -> None:
         self.folder = folder
+        self._own = own
+        self._own_frequency: dict[tuple[str, str], int] = {}
         _check_unaltered(folder)
         self._stand_in: tempfile.TemporaryDirectory[str] | None = None
         with _sound(folder):
@@ -101,7 +109,7 @@ class LexicalIndex:
     @property
     def count(self) -> int:
         """Chunks in the index, the deleted ones left out."""
-        return int(self._searcher.num_docs)
+        return int(self._searcher.num_docs) if self._own is None else len(self._own)
 
     def search(
         self, query: str, k: int, *, boosts: Boosts = _DEFAULT_BOOSTS, expansion: Expansion = ()
@@ -147,8 +155,8 @@ class LexicalIndex:
             return np.empty(0, np.int64)
         with _sound(self.folder):
             query = _above(self._schema, above)
-        found, _ = self._run(query, self.count)
-        return np.sort(found)
+        found, _ = self._run(query, int(self._searcher.num_docs))
+        return np.sort(found if self._own is None else found[np.isin(found, self._own)])
 
     def terms(self, query: str) -> list[str]:
         """The distinct terms that a query is analysed into, at most `MAX_QUERY_TERMS`."""
@@ -156,8 +164,43 @@ class LexicalIndex:
 
     def frequency(self, term: str) -> int:
         """How many chunks have a term, one of those that `terms` gives, in their text; some may be deleted ones."""
+        return self._frequency("body", term)
+
+    def _frequency(self, field: str, term: str) -> int:
         with _sound(self.folder):
-            return int(self._searcher.doc_freq("body", term))
+            if self._own is None:
+                return int(self._searcher.doc_freq(field, term))
+            if (field, term) not in self._own_frequency:
+                self._own_frequency[field, term] = self._count_own(field, term, self._own)
+            return self._own_frequency[field, term]
+
+    def _count_own(self, field: str, term: str, own: IntArray) -> int:
+        import tantivy
+
+        query = tantivy.Query.term_query(self._schema, field, term, "freq")
+        everywhere = int(self._searcher.doc_freq(field, term))
+        if everywhere > len(own):
+            # No hit is asked for; but for one there must be room.
+            found: Any = self._searcher.search(self._among(query, own.tolist()), limit=1)
+            return int(found.count)
+        numbers, _ = self._run(query, everywhere) if everywhere else (own[:0], None)
+        return int(np.isin(numbers, own).sum())
+
+    def _rarity(self, field: str, term: str) -> float:
+        """How much a term must count for its weight to be what it is among `own` chunks alone."""
+        if self._own is None:
+            return 1.0
+        with _sound(self.folder):
+            everywhere = int(self._searcher.doc_freq(field, term))
+        mine = self._frequency(field, term)
+        return _idf(len(self._own), mine) / _idf(self._indexed, everywhere) if mine else 0.0
+
+    @cached_property
+    def _indexed(self) -> int:
+        """Chunks that tantivy counts with, the deleted ones included."""
+        with _sound(self.folder):
+            about = json.loads((self.folder / "meta.json").read_bytes())
+            return sum(int(segment["max_doc"]) for segment in about["segments"])
 
     def _query(self, query: str, boosts: Boosts, expansion: Expansion) -> Query | None:
         # A question is asked twice: which chunks are best, and what some others score.
@@ -178,10 +221,15 @@ class LexicalIndex:
             for term, weight in weights.items():
                 for field, boost in fields:
                     clause = tantivy.Query.term_query(self._schema, field, term, "freq")
-                    counts = boost * weight
+                    counts = boost * weight * self._rarity(field, term)
+                    if not counts:
+                        continue
                     boosted = clause if counts == 1 else tantivy.Query.boost_query(clause, counts)
                     clauses.append((tantivy.Occur.Should, boosted))
-            return tantivy.Query.boolean_query(clauses) if clauses else None
+            if not clauses:
+                return None
+            whole = tantivy.Query.boolean_query(clauses)
+            return whole if self._own is None else self._among(whole, self._own.tolist())
 
     def _among(self, query: Query, numbers: Sequence[int]) -> Query:
         """The query, with the same scores, over the given chunks only."""
@@ -314,6 +362,11 @@ def _terms(query: str) -> tuple[str, ...]:
 @cache
 def _analyser() -> TextAnalyzer:
     return analyser()
+
+
+def _idf(chunks: int, having: int) -> float:
+    """The weight of a term that so many of the chunks have, as tantivy's BM25 has it."""
+    return math.log(1.0 + (chunks - having + 0.5) / (having + 0.5))
 
 
 def _open(folder: Path) -> Index:

@@ -120,9 +120,13 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
 
 
 class TfidfReader:
-    """A fitted TF-IDF, read from disk piece by piece as queries need it."""
+    """A fitted TF-IDF, read from disk piece by piece as queries need it.
 
-    def __init__(self, folder: Path) -> None:
+    With `own`, ascending numbers of chunks, it is as if it had been fitted to those alone, but for the choice of the
+    terms: all is read and weighted anew then.
+    """
+
+    def __init__(self, folder: Path, *, own: IntArray | None = None) -> None:
         try:
             about = json.loads((folder / "about.json").read_bytes())
             terms, rows, entries = (int(about[key]) for key in ("terms", "rows", "entries"))
@@ -146,6 +150,8 @@ class TfidfReader:
         self.numbers: IntArray = open_rows(folder / "numbers.i64", np.int64, (), rows).view(np.ndarray)
         self._ids: dict[str, int] | None = None
         self._looked_up = 0
+        if own is not None:
+            self._keep(own)
 
     def rank(self, query: str, k: int) -> tuple[IntArray, npt.NDArray[np.float32]]:
         """Chunk numbers and cosines of the `k` best chunks, best first; chunks that share no term are left out."""
@@ -173,6 +179,26 @@ class TfidfReader:
             of_text = self._transform(text)
             result[i] = math.fsum(weight * of_text.get(term, 0.0) for term, weight in of_query.items())
         return result
+
+    def _keep(self, own: IntArray) -> None:
+        """Leave out all chunks but `own`, and weigh what stays as if nothing else had been there."""
+        kept = np.flatnonzero(np.isin(self.numbers, own))
+        place = np.full(self.size, -1, np.int32)
+        place[kept] = np.arange(len(kept), dtype=np.int32)
+        try:
+            entries = np.flatnonzero(place[self._rows] >= 0)
+            terms = np.repeat(np.arange(len(self._idf)), np.diff(self._columns))[entries]
+            rows = place[self._rows[entries]]
+        except (IndexError, ValueError):
+            raise _damaged(self.folder) from None
+        having = np.bincount(terms, minlength=len(self._idf))
+        idf = np.log((1 + len(kept)) / (1 + having)) + 1
+        weights = self._weights[entries] / self._idf[terms] * idf[terms]
+        norms = np.sqrt(np.bincount(rows, weights * weights, minlength=len(kept)))
+        self._weights = (weights / np.maximum(norms, 1e-12)[rows]).astype(np.float32)
+        self._rows, self._idf = rows, idf
+        self._columns = np.concatenate([[0], np.cumsum(having)]).astype(np.int64)
+        self.numbers, self.size = np.asarray(self.numbers)[kept], len(kept)
 
     def _scores(self, query: str) -> FloatArray:
         scores = np.zeros(self.size)
