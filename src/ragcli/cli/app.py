@@ -21,6 +21,11 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "Find the passages that answer a question.",
             'ragcli query "how is noise mitigated in short circuits" -c papers',
         ),
+        "ask": Entry(
+            "ragcli.cli.ask",
+            "Say whether the documents answer a question, and show where.",
+            'ragcli ask "what colour is the fourth funnel" -c papers --extract',
+        ),
         "grep": Entry(
             "ragcli.cli.grep",
             "Find an exact phrase or a regular expression.",
@@ -71,6 +76,7 @@ Exit codes:
   3    bad input, or no such collection
   4    some documents failed, the others were taken in
   5    a model is not on this machine
+  6    ask: the documents do not answer the question
   130  interrupted"""
 
 
