@@ -9,28 +9,51 @@ Chunks that only such a query found join the pool and are scored by the question
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
+from ragcli.collection import NO_ENCODER
+
 if TYPE_CHECKING:
+    from ragcli.gate.pool import JudgedPool
     from ragcli.gate.values import Decision, Preset
     from ragcli.records import Hit
     from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest, QueryResult
 
 
-@dataclass(frozen=True, slots=True)
 class Evidence:
-    """A question, what was found for it, and how. `degraded` says which part of the judging had to do without what."""
+    """A question and what was found for it. What is more is read when a judge asks, so the searcher must be open."""
 
-    question: str
-    result: QueryResult
-    degraded: str | None = None
+    def __init__(self, searcher: Searcher, request: QueryRequest, question: str, result: QueryResult) -> None:
+        self.searcher = searcher
+        self.request = request
+        self.question = question
+        self.result = result
 
     @property
     def hits(self) -> tuple[Hit, ...]:
         """What is shown to the user, best first."""
         return self.result.hits
+
+    @cached_property
+    def pools(self) -> tuple[JudgedPool, ...]:
+        """The candidates with all that tells how well they fit the question, one pool for each encoder."""
+        from ragcli.gate.pool import judged_pools
+
+        return judged_pools(self.searcher, self.request, self.question, self.hits)
+
+    @property
+    def degraded(self) -> str | None:
+        """What the judge has to do without, in a sentence; None when nothing is missing."""
+        bare = [
+            each.collection
+            for each in self.searcher.snapshots
+            if each.settings.encoder == NO_ENCODER and each.chunk_count
+        ]
+        if not bare:
+            return None
+        return f"Without an encoder, {', '.join(bare)} {'is' if len(bare) == 1 else 'are'} judged by words alone."
 
 
 class Judge(Protocol):
@@ -55,4 +78,4 @@ def gather_evidence(
     request, where that was not by a plain query.
     """
     found = result if result is not None else searcher.query(request)
-    return Evidence(question if question is not None else request.text, found)
+    return Evidence(searcher, request, question if question is not None else request.text, found)
