@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from ragcli.cli.agent import ByAgent, Rounds, WholeTrace, agent_call
 from ragcli.cli.language import (
     LlmBaseUrl,
     LlmKeyEnv,
@@ -57,6 +58,7 @@ app = new_app()
         'ragcli ask "how does a leader get elected" -c papers --extract',
         'ragcli ask "how does a leader get elected" -c papers --answer --llm-model gemma3:4b '
         "--llm-base-url http://localhost:11434/v1",
+        'ragcli ask "which person wrote the protocol that Zeta uses" --agent --trace',
         'ragcli ask "who wrote it" --json | jq .verdict',
     ),
 )
@@ -115,6 +117,9 @@ def ask(
     llm_model: LlmModel = None,
     llm_key_env: LlmKeyEnv = None,
     max_llm_calls: MaxLlmCalls = None,
+    agent: ByAgent = False,
+    rounds: Rounds = None,
+    trace: WholeTrace = False,
     as_json: Json = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show every attempt, what the judge saw, and every stage's time.")
@@ -142,7 +147,8 @@ def ask(
     techniques = techniques_of(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
-    asks_a_model = answer or (techniques is not None and bool(techniques.ask_a_model))
+    call = agent_call(rounds, retries, techniques, agent=agent, trace=trace)
+    asks_a_model = answer or agent or (techniques is not None and bool(techniques.ask_a_model))
     if not asks_a_model:
         refuse_unused(
             llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
@@ -176,6 +182,7 @@ def ask(
         techniques=techniques,
         model=model,
         prompts=prompts,
+        agent=call,
     )
     result = run_ask(here, here.collections(collection), request, asking, as_json=as_json, explain=explain)
     return EXIT_INSUFFICIENT if result.verdict == "insufficient" else EXIT_DONE

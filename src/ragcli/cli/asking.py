@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from ragcli.agent import AgentRun
+    from ragcli.cli.agent import AgentCall
     from ragcli.cli.options import Surroundings
     from ragcli.cli.terminal import Screen
     from ragcli.collection import Collection
@@ -36,7 +38,8 @@ class Asking:
 
     `extract` is how many sentences an answer word for word may have, None for no such answer. With `answer` the
     `model` writes one, from `prompt` where that is not ours, and `check` judges its sentences (`none`: nobody does).
-    `prompts` is the folder of the user's own prompts for the `techniques`.
+    `prompts` is the folder of the user's own prompts for the `techniques`. With `agent` the question is searched for
+    in rounds instead, by the `model` if there is one.
     """
 
     preset: Preset
@@ -50,6 +53,7 @@ class Asking:
     techniques: Techniques | None = None
     model: RemoteLanguageModel | None = None
     prompts: Path | None = None
+    agent: AgentCall | None = None
 
 
 def run_ask(
@@ -64,10 +68,15 @@ def run_ask(
     """Ask, and write what comes of it to stdout."""
     from ragcli.retrieval.query import Searcher
 
-    shown = _Shown(request, here.screen, explain=explain)
+    shown = _Shown(request, here.screen, explain=explain, whole=asking.agent is not None and asking.agent.trace)
     with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
         search = _technique_search(searcher, request, asking)
-        result = _decided(searcher, collections, request, asking, search)
+        if asking.agent is not None:
+            from ragcli.cli.agent import search_by_agent
+
+            shown.run, result = search_by_agent(here, collections, request, asking)
+        else:
+            result = _decided(searcher, collections, request, asking, search)
         told = len(result.trace.warnings)
         _tell(result.trace.warnings)
         whole = result.hits
@@ -84,7 +93,12 @@ def run_ask(
         from ragcli.cli.output import write_json
         from ragcli.cli.traces import ask_record
 
-        write_json(ask_record(result, asking.model, search.planned if search is not None else None))
+        record = ask_record(result, asking.model, search.planned if search is not None else None)
+        if shown.run is not None:
+            from ragcli.cli.agent import run_record
+
+            record["agent"] = run_record(shown.run)
+        write_json(record)
     else:
         shown.after(result)
     return result
@@ -153,7 +167,9 @@ def _tell(warnings: Sequence[str]) -> None:
 class _Shown:
     """What has been shown of a result, so that it is shown once."""
 
-    def __init__(self, request: QueryRequest, screen: Screen, *, explain: bool) -> None:
+    def __init__(self, request: QueryRequest, screen: Screen, *, explain: bool, whole: bool = False) -> None:
+        self.run: AgentRun | None = None
+        self._whole = whole
         self._request = request
         self._screen = screen
         self._explain = explain
@@ -165,7 +181,12 @@ class _Shown:
         from ragcli.cli.verdicts import evidence_text, verdict_text
 
         self._began = True
-        write(verdict_text(result, self._screen) + evidence_text(result, self._request, self._screen))
+        write(verdict_text(result, self._screen))
+        if self.run is not None:
+            from ragcli.cli.agent import run_tree
+
+            write("\n" + run_tree(self.run, self._screen, whole=self._whole))
+        write(evidence_text(result, self._request, self._screen))
 
     def text(self, part: str) -> None:
         """A part of the answer as it comes."""
