@@ -94,6 +94,34 @@ def top_rows_by_signs(
     return near[places], values
 
 
+def top_rows_among(
+    vectors: FloatArray, signs: Bits | None, query: FloatArray, k: int, rows: IntArray
+) -> tuple[IntArray, FloatArray]:
+    """As `top_rows`, of the ascending `rows` alone; with `signs`, as `top_rows_by_signs` where they are very many."""
+    query = np.asarray(query, np.float32)
+    rescored = max(_RESCORED, _RESCORED_PER_WANTED * k)
+    if signs is not None and rescored * 4 < len(rows):
+        rows = rows[_least(sign_distances(signs[rows], query), rescored)]
+    with np.errstate(invalid="ignore", over="ignore"):
+        if 2 * len(rows) > len(vectors):
+            scores = all_scores(vectors, query)[rows]
+        else:
+            step = max(1, _BLOCK_BYTES // max(1, 4 * query.size))
+            parts = [vectors[rows[start : start + step]] @ query for start in range(0, len(rows), step)]
+            scores = np.concatenate(parts) if parts else np.empty(0, np.float32)
+    places, values = best(scores, k)
+    return rows[places], values
+
+
+def members(numbers: IntArray, among: IntArray) -> npt.NDArray[np.bool_]:
+    """Which of the numbers are among these, which ascend."""
+    if not len(among):
+        return np.zeros(len(numbers), np.bool_)
+    # Not by np.isin, which imports the whole of numpy.ma.
+    found: npt.NDArray[np.bool_] = among[np.minimum(np.searchsorted(among, numbers), len(among) - 1)] == numbers
+    return found
+
+
 def _least(distances: npt.NDArray[np.uint16], count: int) -> IntArray:
     """The places of the `count` least distances, ascending, the first of equal ones."""
     # np.argpartition takes ten times as long as this.

@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from ragcli.errors import CollectionError
 from ragcli.index.arrays import open_rows, sync_folder
-from ragcli.index.dense import best
+from ragcli.index.dense import best, members
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -153,9 +153,14 @@ class TfidfReader:
         if own is not None:
             self._keep(own)
 
-    def rank(self, query: str, k: int) -> tuple[IntArray, npt.NDArray[np.float32]]:
-        """Chunk numbers and cosines of the `k` best chunks, best first; chunks that share no term are left out."""
+    def rank(self, query: str, k: int, *, among: IntArray | None = None) -> tuple[IntArray, npt.NDArray[np.float32]]:
+        """Chunk numbers and cosines of the `k` best chunks, best first; chunks that share no term are left out.
+
+        `among` are the ascending numbers of the chunks to choose from, if not all are.
+        """
         scores = self._scores(query)
+        if among is not None:
+            scores[~members(np.asarray(self.numbers), among)] = 0.0
         positions, values = best(np.where(scores > 0.0, scores, np.nan), k)
         return np.asarray(self.numbers)[positions], values
 
