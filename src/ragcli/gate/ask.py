@@ -17,7 +17,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.gate.evidence import gather_evidence
 from ragcli.gate.faithfulness import answer_faithfulness
@@ -130,7 +129,7 @@ def decide(
             pipeline=chosen.result.pipeline,
             reranker=chosen.result.reranker,
             overridden=override and not decision.passed,
-            degraded=_degraded(searcher, tries),
+            degraded=chosen.degraded,
             warnings=tuple(dict.fromkeys(warning for each in tries for warning in each.result.warnings)),
         ),
         review=review,
@@ -210,15 +209,6 @@ def _in_other_words(
     """The request with the words that its best passages add; None when there is no new one among them."""
     words = rm3_expansion(searcher, request, found)
     return expanded(request, words) if new_words(current, words) else None
-
-
-def _degraded(searcher: Searcher, tries: Sequence[_Try]) -> str | None:
-    if told := next((each.degraded for each in tries if each.degraded), None):
-        return told
-    bare = [each.collection for each in searcher.snapshots if each.settings.encoder == NO_ENCODER]
-    if not bare:
-        return None
-    return f"Without an encoder, {', '.join(bare)} was searched and judged by words alone."
 
 
 def _first(call: Callable[[Chosen], Value | None], choices: Sequence[Chosen], warnings: list[str]) -> Value | None:
