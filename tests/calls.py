@@ -1,0 +1,51 @@
+"""Calls of ragcli within this process, which cost milliseconds, for a user who configured nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ragcli.__main__ import main
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a call gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Ragcli = Callable[..., Called]
+
+
+def caller(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragcli:
+    """A function that calls ragcli from `home`, on the collections in `data`, with a cache beside them."""
+    monkeypatch.chdir(home)
+    monkeypatch.setenv("HOME", str(home))
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RAGCLI_DATA_DIR", str(data))
+    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(data.parent / "cache"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+    def call(*arguments: str, stdin: bytes = b"") -> Called:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
+        capsys.readouterr()
+        code = main(list(arguments))
+        captured = capsys.readouterr()
+        return Called(code, captured.out, captured.err)
+
+    return call
