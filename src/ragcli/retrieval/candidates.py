@@ -7,8 +7,8 @@ compares scores and a gap would have to be guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -16,19 +16,25 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
+from ragcli.retrieval.identity import Place, copies, may_be_copies
 from ragcli.retrieval.pipelines import Stage
 from ragcli.retrieval.request import LONGEST_ENCODED
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
+    from ragcli.filters import Filter
     from ragcli.index.lexical import Boosts, Expansion
     from ragcli.models import Encoding, FloatArray
 
 Numbers = npt.NDArray[np.int64]
 StageScores = npt.NDArray[np.float64]
+Found = Sequence[tuple[Numbers, npt.NDArray[np.floating]]]
+"""What one stage puts first in each of several collections: chunk numbers and their scores."""
 
 _ROCCHIO_CHUNKS: Final = 3
 _SMALL: Final = 512
+_NAMED: Final = 20_000
+"""Chunks that are looked for by their numbers, when a filter leaves no more."""
 
 
 class Question:
@@ -42,11 +48,15 @@ class Question:
         titles: float = 0.0,
         expansion: Expansion = (),
         hypothetical: Sequence[str] = (),
+        where: Filter | None = None,
     ) -> None:
         # Half a character, from a shell in another encoding, is nothing that any library takes.
         self.text = text.encode("utf-8", "replace").decode("utf-8")
         self.titles = titles
         self.expansion = expansion
+        self.left_out: Mapping[Path, frozenset[int]] = {}
+        """Chunks that are no answer, by the folder of their collection: what the question was taken from."""
+        self.where = where
         self._hypothetical = hypothetical
         self._encode = encode
         self._bm25: dict[Path, tuple[dict[int, float], bool]] = {}
@@ -68,11 +78,16 @@ class Question:
         mean = np.mean([self.encoding.vector, *(self._encode(text).vector for text in texts)], axis=0)
         return np.asarray(mean / max(float(np.linalg.norm(mean)), 1e-12), dtype=np.float32)
 
-    def lexical_best(self, snapshot: Snapshot, depth: int) -> tuple[Numbers, StageScores]:
-        """The BM25 index's best `depth` with their scores, best first, whatever this state knows of them."""
+    def lexical_best(self, snapshot: Snapshot, depth: int, among: Numbers | None = None) -> tuple[Numbers, StageScores]:
+        """The BM25 index's best `depth` with their scores, best first, whatever this state knows of them.
+
+        `among` are the ascending numbers of the chunks to choose from, if not all are.
+        """
         # Of a small index all that match are asked for, which takes less time than asking for some of them again.
         asked = max(depth, _SMALL) if snapshot.chunk_count <= _SMALL else depth
-        numbers, scores = snapshot.lexical.search(self.text, asked, boosts=self._boosts(), expansion=self.expansion)
+        numbers, scores = snapshot.lexical.search(
+            self.text, asked, boosts=self._boosts(), expansion=self.expansion, among=among
+        )
         known = dict(zip(numbers.tolist(), scores.tolist(), strict=True))
         self._bm25[snapshot.folder] = known, len(numbers) < asked
         return numbers[:depth], scores[:depth].astype(np.float64)
@@ -101,12 +116,14 @@ class Pool:
     """Candidates as parallel arrays: the snapshot each is from, its chunk number and its row there.
 
     `scores` has one float64 array per stage that ran, aligned with the candidates, NaN where a stage has none.
+    `copies` has the same passages in other collections, by (owner, number), which were left out for it.
     """
 
     owners: npt.NDArray[np.int64]
     numbers: Numbers
     rows: npt.NDArray[np.int64]
     scores: dict[str, StageScores]
+    copies: Mapping[Place, tuple[Place, ...]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return int(self.numbers.size)
@@ -121,25 +138,46 @@ def stage_best(
     snapshot: Snapshot, stage: Stage, question: Question, depth: int
 ) -> tuple[Numbers, npt.NDArray[np.floating]]:
     """What one stage puts first in one collection, best first, at most `depth`: chunk numbers and their scores."""
+    left_out = question.left_out.get(snapshot.folder, ())
+    numbers, scores = _stage_best(snapshot, stage, question, depth + len(left_out))
+    if not left_out:
+        return numbers, scores
+    kept = [place for place, number in enumerate(numbers.tolist()) if number not in left_out][:depth]
+    return numbers[kept], scores[kept]
+
+
+def _stage_best(
+    snapshot: Snapshot, stage: Stage, question: Question, depth: int
+) -> tuple[Numbers, npt.NDArray[np.floating]]:
     if stage == "dense":
-        rows, scores = _near_rows(snapshot, question.vector, depth)
+        rows, scores = _near_rows(snapshot, question, depth)
         return np.asarray(snapshot.row_numbers[rows], dtype=np.int64), scores
     if stage == "tfidf":
-        return snapshot.tfidf.rank(question.text, depth) if snapshot.tfidf else (_no_numbers(), np.zeros(0))
+        if snapshot.tfidf is None:
+            return _no_numbers(), np.zeros(0)
+        chosen = snapshot.matching(question.where)
+        return snapshot.tfidf.rank(question.text, depth, among=None if chosen is None else chosen.numbers)
     return _lexical_ranking(snapshot, question, depth)
 
 
 def _near_rows(
-    snapshot: Snapshot, vector: FloatArray, depth: int
+    snapshot: Snapshot, question: Question, depth: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    from ragcli.index.dense import SIGNS_FROM, top_rows, top_rows_by_signs
+    from ragcli.index.dense import SIGNS_FROM, top_rows, top_rows_among, top_rows_by_signs
 
+    chosen = snapshot.matching(question.where)
+    if chosen is not None:
+        signs = snapshot.signs if len(snapshot.vectors) >= SIGNS_FROM else None
+        return top_rows_among(snapshot.vectors, signs, question.vector, depth, chosen.rows)
     if len(snapshot.vectors) < SIGNS_FROM:
-        return top_rows(snapshot.vectors, vector, depth, snapshot.dead)
-    return top_rows_by_signs(snapshot.vectors, snapshot.signs, vector, depth, snapshot.dead)
+        return top_rows(snapshot.vectors, question.vector, depth, snapshot.dead)
+    return top_rows_by_signs(snapshot.vectors, snapshot.signs, question.vector, depth, snapshot.dead)
 
 
 def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> tuple[Numbers, StageScores]:
+    chosen = snapshot.matching(question.where)
+    if chosen is not None:
+        return _chosen_ranking(snapshot, question, depth, chosen.numbers)
     # The lexical index may hold chunks that the store has dropped or not yet committed: ask for more until
     # enough known ones have come.
     asked = depth
@@ -152,51 +190,107 @@ def _lexical_ranking(snapshot: Snapshot, question: Question, depth: int) -> tupl
         asked *= 2
 
 
-def fill_pool(snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int) -> Pool:
-    """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage."""
-    chosen: list[set[int]] = [set() for _ in snapshots]
-    for stage in stages:
-        found = [stage_best(snapshot, stage, question, depth) for snapshot in snapshots]
-        for owner, numbers in enumerate(_best_of_all(found, depth)):
-            chosen[owner].update(numbers)
+def _chosen_ranking(snapshot: Snapshot, question: Question, depth: int, chosen: Numbers) -> tuple[Numbers, StageScores]:
+    """As `_lexical_ranking`, of the chosen chunks alone."""
+    from ragcli.index.dense import members
+
+    # Naming each takes longer than asking for more than is wanted, if those that are chosen are many.
+    asked = depth if len(chosen) <= _NAMED else 2 * depth * max(1, snapshot.chunk_count // len(chosen))
+    named = chosen if len(chosen) <= _NAMED else None
+    while True:
+        numbers, scores = question.lexical_best(snapshot, asked, named)
+        kept = np.flatnonzero(members(numbers, chosen))[:depth]
+        if len(kept) == depth or len(numbers) < asked:
+            return numbers[kept], scores[kept]
+        # Where the chosen are not among what the question finds, they will not be further down either.
+        asked, named = (4 * asked, None) if asked < _NAMED else (depth, chosen)
+
+
+def fill_pool(
+    snapshots: Sequence[Snapshot],
+    stages: Sequence[Stage],
+    question: Question,
+    depth: int,
+    *,
+    preferred: Callable[[str], float] | None = None,
+) -> Pool:
+    """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage.
+
+    Where a passage is in several collections, only that of the one that is `preferred` most is a candidate; with
+    None, all of them are.
+    """
+    found: dict[Stage, Found] = {
+        stage: [stage_best(snapshot, stage, question, depth) for snapshot in snapshots] for stage in stages
+    }
+    if len(snapshots) == 1:
+        return _scored(snapshots[0], 0, stages, question, [each[0][0] for each in found.values()])
+    same = copies(snapshots, _doubtful(found), preferred) if preferred is not None else {}
+    dropped = {place for places in same.values() for place in places}
+    rankings = [_best_of_all(each, depth, dropped) for each in found.values()]
     parts = [
-        (owner, _scored(snapshot, stages, question, sorted(chosen[owner])))
+        _scored(snapshot, owner, stages, question, [ranking[owner] for ranking in rankings])
         for owner, snapshot in enumerate(snapshots)
-        if chosen[owner]
+        if any(len(ranking[owner]) for ranking in rankings)
     ]
-    if len(snapshots) == 1 and parts:
-        return parts[0][1]
-    if not parts:
-        nothing = np.zeros(0, dtype=np.int64)
-        return Pool(nothing, nothing, nothing, {stage: np.zeros(0) for stage in stages})
-    return Pool(
-        np.concatenate([np.full(len(part), owner, dtype=np.int64) for owner, part in parts]),
-        np.concatenate([part.numbers for _, part in parts]),
-        np.concatenate([part.rows for _, part in parts]),
-        {stage: np.concatenate([part.scores[stage] for _, part in parts]) for stage in stages},
+    return replace(_joined(parts, stages), copies=same)
+
+
+def _best_of_all(found: Found, depth: int, dropped: set[Place]) -> list[Numbers]:
+    """Of several collections' best those that are among the best `depth` of all, by collection."""
+    owners, numbers, scores = _in_a_row(found)
+    order = np.argsort(-scores, kind="stable")
+    if dropped:
+        places = zip(owners[order].tolist(), numbers[order].tolist(), strict=True)
+        order = order[[place not in dropped for place in places]]
+    order = order[:depth]
+    return [numbers[order[owners[order] == owner]] for owner in range(len(found))]
+
+
+def _doubtful(found: Mapping[Stage, Found]) -> list[Place]:
+    """What may be the same passage in two collections."""
+    if "dense" in found:
+        owners, numbers, scores = _in_a_row(found["dense"])
+        places = may_be_copies(owners, scores)
+        return list(zip(owners[places].tolist(), numbers[places].tolist(), strict=True))
+    return list(
+        dict.fromkeys(
+            (owner, number)
+            for each in found.values()
+            for owner, (numbers, _) in enumerate(each)
+            for number in numbers.tolist()
+        )
     )
 
 
-def _best_of_all(found: Sequence[tuple[Numbers, npt.NDArray[np.floating]]], depth: int) -> list[list[int]]:
-    """Of several collections' best those that are among the best `depth` of all, by collection."""
-    if len(found) == 1:
-        return [found[0][0].tolist()]
-    scores = np.concatenate([scores for _, scores in found])
-    kept = np.zeros(len(scores), dtype=bool)
-    kept[np.argsort(-scores, kind="stable")[:depth]] = True
-    ends = np.cumsum([len(numbers) for numbers, _ in found]).tolist()
-    return [numbers[kept[end - len(numbers) : end]].tolist() for (numbers, _), end in zip(found, ends, strict=True)]
+def _in_a_row(found: Found) -> tuple[npt.NDArray[np.int64], Numbers, npt.NDArray[np.floating]]:
+    owners = np.repeat(np.arange(len(found)), [len(numbers) for numbers, _ in found])
+    return owners, np.concatenate([numbers for numbers, _ in found]), np.concatenate([scores for _, scores in found])
 
 
-def _scored(snapshot: Snapshot, stages: Sequence[Stage], question: Question, chosen: Sequence[int]) -> Pool:
-    """The chosen chunks that this state knows, with every stage's score."""
-    rows_of = snapshot.rows(chosen)
-    numbers = np.asarray([number for number in chosen if number in rows_of], dtype=np.int64)
+def _scored(
+    snapshot: Snapshot, owner: int, stages: Sequence[Stage], question: Question, rankings: Sequence[Numbers]
+) -> Pool:
+    """The chunks of one collection that this state knows, with every stage's score."""
+    # Not by np.unique, which imports the whole of numpy.ma: 30 ms.
+    union = sorted({number for ranking in rankings for number in ranking.tolist()})
+    rows_of = snapshot.rows(union)
+    numbers = np.asarray([number for number in union if number in rows_of], dtype=np.int64)
     rows = np.asarray([rows_of[number] for number in numbers.tolist()], dtype=np.int64)
     scores: dict[str, StageScores] = {
         stage: _stage_scores(snapshot, stage, question, numbers, rows) for stage in stages
     }
-    return Pool(np.zeros(numbers.size, dtype=np.int64), numbers, rows, scores)
+    return Pool(np.full(numbers.size, owner, dtype=np.int64), numbers, rows, scores)
+
+
+def _joined(parts: Sequence[Pool], stages: Sequence[Stage]) -> Pool:
+    if not parts:
+        return Pool(_no_numbers(), _no_numbers(), _no_numbers(), {stage: np.zeros(0) for stage in stages})
+    return Pool(
+        np.concatenate([part.owners for part in parts]),
+        np.concatenate([part.numbers for part in parts]),
+        np.concatenate([part.rows for part in parts]),
+        {stage: np.concatenate([part.scores[stage] for part in parts]) for stage in stages},
+    )
 
 
 def _stage_scores(
@@ -231,7 +325,7 @@ def moved_vector(snapshots: Sequence[Snapshot], question: Question, share: float
     """The question's vector moved towards its three nearest chunks: `share` of it stays (Rocchio 1971)."""
     near: list[FloatArray] = []
     for snapshot in snapshots:
-        rows = _near_rows(snapshot, question.vector, _ROCCHIO_CHUNKS)[0]
+        rows = _near_rows(snapshot, question, _ROCCHIO_CHUNKS)[0]
         snapshot.check_vectors(rows.tolist())
         near += list(np.asarray(snapshot.vectors[rows]))
     near.sort(key=lambda vector: -float(vector @ question.vector))

@@ -1,106 +1,168 @@
-"""From ranked candidates to hits: merge what cannot be compared, keep to the caps, read the texts.
+"""From ranked candidates to hits: keep to the caps, fold what says the same, read the texts.
 
-Only what will be shown is read from the store.
+Only what will be shown is read from the store, a screenful at a time: without a cap the first batch is all that is
+needed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ragcli.records import Hit, ScoreType, StoredChunk
-from ragcli.retrieval.candidates import Pool, StageScores
-from ragcli.retrieval.fusion import reciprocal_ranks
+from ragcli.records import Hit, StoredChunk
+from ragcli.retrieval.diversity import Repeats, diversified
+from ragcli.retrieval.identity import KINDS, Key, identities
+from ragcli.retrieval.merging import merge
+from ragcli.retrieval.ranked import Candidate, Ranked
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
     from ragcli.retrieval.request import QueryRequest
 
+__all__ = ["Candidate", "Ranked", "arranged", "cut_hits"]
 
-@dataclass(frozen=True, slots=True)
-class Ranked:
-    """The candidates of one encoder's collections in final order, with the scores that led there."""
+_STAGES: Final = ("bm25", "tfidf", "dense", "rerank", "window", "feedback")
 
-    snapshots: Sequence[Snapshot]
-    pool: Pool
-    order: list[int]
-    final: StageScores
-    score_type: ScoreType
-    reranker: str | None
 
-    def snapshot_of(self, place: int) -> Snapshot:
-        """The collection state that a candidate is from."""
-        return self.snapshots[int(self.pool.owners[place])]
+def arranged(groups: Sequence[Ranked], request: QueryRequest) -> Iterable[Candidate]:
+    """All candidates in the order in which they are to be shown, before anything is left out."""
+    merged = merge(groups, dict(request.weights))
+    return merged if request.diversity is None else diversified(merged, request.diversity)
 
 
 def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]:
-    """The first `request.top` hits, with at most `max_per_source` from one document."""
-    merged = [(group, place, float(group.final[place]), group.score_type) for group in groups for place in group.order]
-    if len(groups) > 1:
-        # Different encoders: raw scores mean different things, so only the places within each group count.
-        merged = _merge_by_rank(groups)
-    hits: list[Hit] = []
-    taken: Counter[str] = Counter()
-    # Chunks are read a screenful at a time: without a cap the first batch is all that is needed.
-    for batch in _batches(merged, max(request.top, 1)):
-        wanted: dict[Snapshot, list[int]] = {}
-        for group, place, _, _ in batch:
-            wanted.setdefault(group.snapshot_of(place), []).append(int(group.pool.numbers[place]))
-        found = {snapshot: snapshot.live_chunks(numbers) for snapshot, numbers in wanted.items()}
-        cosines = {snapshot: _cosines(snapshot, request.text, chunks) for snapshot, chunks in found.items()}
-        for group, place, score, score_type in batch:
-            snapshot = group.snapshot_of(place)
-            chunk = found[snapshot][int(group.pool.numbers[place])]
-            key = f"{chunk.collection}\0{chunk.document_id}"
-            if request.max_per_source is not None and taken[key] >= request.max_per_source:
-                continue
-            taken[key] += 1
-            scores = {
-                stage: None if np.isnan(values[place]) else float(values[place])
-                for stage, values in group.pool.scores.items()
-            }
-            hits.append(
-                Hit(
-                    rank=len(hits) + 1,
-                    chunk=chunk,
-                    score=score,
-                    score_type=score_type,
-                    cosine=cosines[snapshot][chunk.number],
-                    reranker=group.reranker,
-                    scores={
-                        stage: scores.get(stage) for stage in ("bm25", "tfidf", "dense", "rerank", "window", "feedback")
-                    }
-                    | {"fused": float(group.final[place]) if group.score_type == "fused" else None},
-                )
-            )
-            if len(hits) == request.top:
-                return tuple(hits)
-    return tuple(hits)
+    """The first `request.top` hits, with at most `max_per_source` from one document, each document and text once."""
+    chosen = _Choice(request)
+    several = sum(len(group.snapshots) for group in groups) > 1
+    for batch in _batches(arranged(groups, request), max(request.top, 1)):
+        for found in _read(batch, request, several=several):
+            chosen.offer(found)
+            if chosen.full:
+                return chosen.hits()
+    return chosen.hits()
 
 
-def _merge_by_rank(groups: Sequence[Ranked]) -> list[tuple[Ranked, int, float, ScoreType]]:
-    places = [(group, place) for group in groups for place in group.order]
-    lists = {}
-    start = 0
-    for at, group in enumerate(groups):
-        # Scores that fall with the place: what reciprocal ranks need to know, and no more.
-        lists[str(at)] = np.full(len(places), np.nan)
-        lists[str(at)][start : start + len(group.order)] = -np.arange(len(group.order))
-        start += len(group.order)
-    fused = reciprocal_ranks(lists)
-    order = np.argsort(-fused, kind="stable").tolist()
-    return [(*places[at], float(fused[at]), "fused") for at in order]
+@dataclass(slots=True)
+class _Found:
+    """A candidate with its text, what its document is known by, and what was folded under it."""
+
+    candidate: Candidate
+    chunk: StoredChunk
+    cosine: float
+    key: Key
+    duplicates: list[StoredChunk] = field(default_factory=list)
+    others: list[_Found] = field(default_factory=list)
+
+    def hit(self, rank: int) -> Hit:
+        """As it is shown."""
+        group, place, score, score_type, source_score, mmr = self.candidate
+        stages = {
+            stage: None if np.isnan(values[place]) else float(values[place])
+            for stage, values in group.pool.scores.items()
+        }
+        scores: dict[str, float | None] = {stage: stages.get(stage) for stage in _STAGES}
+        if "recency" in stages:
+            scores["recency"] = stages["recency"]
+        scores["fused"] = float(group.final[place]) if group.score_type == "fused" else None
+        if mmr is not None:
+            scores["mmr"] = mmr
+        return Hit(
+            rank,
+            self.chunk,
+            score,
+            score_type,
+            self.cosine,
+            group.reranker,
+            scores,
+            source_score,
+            duplicates=tuple(_copies(self.candidate)) + tuple(self.duplicates),
+            others=tuple(other.hit(rank) for other in self.others),
+        )
 
 
-def _batches(
-    items: list[tuple[Ranked, int, float, ScoreType]], size: int
-) -> Iterator[list[tuple[Ranked, int, float, ScoreType]]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
+class _Choice:
+    """The hits as they are chosen, one after another."""
+
+    def __init__(self, request: QueryRequest) -> None:
+        self._request = request
+        self._repeats = None if request.keep_duplicates else Repeats()
+        self._kept: list[_Found] = []
+        self._shown: list[_Found] = []
+        self._by_document: dict[Key, list[_Found]] = {}
+        self._homes: dict[Key, tuple[str, str]] = {}
+        self._taken: Counter[Key] = Counter()
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more can be shown. Grouped hits go on collecting others of their documents."""
+        return not self._request.group and len(self._shown) == self._request.top
+
+    def hits(self) -> tuple[Hit, ...]:
+        """What was chosen, in order."""
+        return tuple(found.hit(rank) for rank, found in enumerate(self._shown, 1))
+
+    def offer(self, found: _Found) -> None:
+        """Take it as a hit, fold it under one, or leave it out."""
+        mine = self._by_document.get(found.key, [])
+        home = (found.chunk.collection, found.chunk.document_id)
+        if self._homes.setdefault(found.key, home) != home:
+            # Another copy of a document that is shown already.
+            for other in [each for each in mine if each.chunk.text == found.chunk.text][:1] or mine[:1]:
+                other.duplicates.append(found.chunk)
+            return
+        limit = self._request.max_per_source
+        if limit is not None and self._taken[found.key] >= limit:
+            return
+        leads = not (self._request.group and mine)
+        if leads and len(self._shown) == self._request.top:
+            return
+        if self._repeats is not None:
+            repeated = self._repeats.find(found.candidate, found.chunk.text)
+            if repeated is not None:
+                self._kept[repeated].duplicates.append(found.chunk)
+                return
+        self._kept.append(found)
+        self._taken[found.key] += 1
+        self._by_document.setdefault(found.key, []).append(found)
+        if leads:
+            self._shown.append(found)
+        else:
+            mine[0].others.append(found)
+
+
+def _read(batch: Sequence[Candidate], request: QueryRequest, *, several: bool) -> Iterator[_Found]:
+    wanted: dict[Snapshot, list[int]] = {}
+    words: dict[Snapshot, str] = {}
+    for candidate in batch:
+        snapshot = candidate.group.snapshot_of(candidate.place)
+        wanted.setdefault(snapshot, []).append(candidate.group.number_of(candidate.place))
+        words[snapshot] = candidate.group.words
+    found = {snapshot: snapshot.live_chunks(numbers) for snapshot, numbers in wanted.items()}
+    cosines = {snapshot: _cosines(snapshot, words[snapshot], chunks) for snapshot, chunks in found.items()}
+    # Within one collection every document has a place of its own, unless one is told what else makes it the same.
+    identity = request.identity if several or request.identity not in KINDS else "none"
+    keys = {snapshot: identities(snapshot, chunks, identity) for snapshot, chunks in found.items()}
+    for candidate in batch:
+        snapshot, number = candidate.group.snapshot_of(candidate.place), candidate.group.number_of(candidate.place)
+        yield _Found(candidate, found[snapshot][number], cosines[snapshot][number], keys[snapshot][number])
+
+
+def _copies(candidate: Candidate) -> Iterator[StoredChunk]:
+    """The same passage in other collections, which was left out of the pool."""
+    group, place, *_ = candidate
+    for owner, number in group.pool.copies.get((int(group.pool.owners[place]), group.number_of(place)), ()):
+        yield from group.snapshots[owner].chunks([number]).values()
+
+
+def _batches(items: Iterable[Candidate], size: int) -> Iterator[list[Candidate]]:
+    left = iter(items)
+    while batch := list(islice(left, size)):
+        yield batch
 
 
 def _cosines(snapshot: Snapshot, text: str, chunks: Mapping[int, StoredChunk]) -> dict[int, float]:

@@ -15,6 +15,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from ragcli.collection import NO_ENCODER
+from ragcli.errors import UsageError
+
 Stage = Literal["bm25", "tfidf", "dense"]
 
 # A cross-encoder has read question and passage together, and knows more than each of the other stages.
@@ -56,3 +59,14 @@ PIPELINES: Final[Mapping[str, Pipeline]] = {
     "tfidf": Pipeline(("tfidf",), 30, "reranker", "tfidf", reranks=False),
     "dense": Pipeline(("dense",), 30, "reranker", "dense", reranks=False),
 }
+
+
+def stages_of(pipeline: Pipeline, reranker: str | None, *, encoder: str) -> tuple[Stage, ...]:
+    """The first stages that run. UsageError if none can, for want of vectors."""
+    # The seed's order without reranking is TF-IDF alone, so nothing else need run.
+    stages = (pipeline.plain,) if reranker is None and pipeline.plain is not None else pipeline.stages
+    if encoder == NO_ENCODER:
+        stages = tuple(stage for stage in stages if stage != "dense")
+    if not stages:
+        raise UsageError("The dense pipeline needs vectors, and this collection was made without an encoder.")
+    return stages

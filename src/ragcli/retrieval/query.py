@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
@@ -19,10 +19,14 @@ import numpy as np
 from ragcli.collection import NO_ENCODER
 from ragcli.errors import CollectionError, RerankerUnavailable, UsageError
 from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, moved_vector, stage_ranking
+from ragcli.retrieval.clock import Clock
 from ragcli.retrieval.final import fuse
 from ragcli.retrieval.fusion import RRF_K
-from ragcli.retrieval.hits import Ranked, cut_hits
-from ragcli.retrieval.pipelines import PIPELINES, Pipeline
+from ragcli.retrieval.hits import arranged, cut_hits
+from ragcli.retrieval.merging import check_weights
+from ragcli.retrieval.pipelines import PIPELINES, Pipeline, stages_of
+from ragcli.retrieval.ranked import Ranked
+from ragcli.retrieval.recency import blended, decay
 from ragcli.retrieval.request import (
     LONGEST_ENCODED,
     LONGEST_QUESTION,
@@ -40,6 +44,7 @@ if TYPE_CHECKING:
     from ragcli.models import Encoder, Encoding, TextReranker
     from ragcli.models.shelf import ModelShelf
     from ragcli.records import ScoreType
+    from ragcli.retrieval.likeness import Liked
     from ragcli.retrieval.pipelines import Stage
 
 Model = TypeVar("Model")
@@ -80,6 +85,7 @@ class Searcher:
         self._told: set[str] = set()
         self._encodings: dict[tuple[str, str], Encoding] = {}
         self._names: dict[tuple[int, int], tuple[str, str]] = {}
+        self._likes: dict[str, Liked] = {}
 
     def __enter__(self) -> Searcher:
         with ExitStack() as opening:
@@ -102,8 +108,10 @@ class Searcher:
 
         Raises ModelUnavailable when a model is needed that is not on this machine.
         """
-        clock = _Clock()
+        clock = Clock()
         pipeline = PIPELINES[request.pipeline]
+        if request.weights:
+            check_weights(dict(request.weights), [snapshot.collection for snapshot in self._snapshots])
         groups = [
             self._rank(snapshots, pipeline, request, self._question(snapshots, request), clock)
             for snapshots in _by_encoder(self._snapshots)
@@ -136,24 +144,25 @@ class Searcher:
         snapshots = groups[0]
         total = sum(snapshot.chunk_count for snapshot in snapshots)
         name = snapshots[0].settings.encoder
-        encoding = self._encodings.get((name, request.text))
         question = self._question(snapshots, request)
+        encoding = self._encodings.get((name, question.text))
         if encoding is not None:
             question.encoding = encoding
         pipeline = PIPELINES[request.pipeline]
-        clock = _Clock()
+        clock = Clock()
         ranked = self._rank(snapshots, pipeline, request, question, clock)
         self._tell_once(clock.warnings)
         if "encoding" in vars(question):
-            self._encodings[name, request.text] = question.encoding
+            self._encodings[name, question.text] = question.encoding
         pool = ranked.pool
         top = [
-            (int(pool.owners[place]), int(pool.numbers[place]), float(ranked.final[place])) for place in ranked.order
+            (int(pool.owners[each.place]), int(pool.numbers[each.place]), each.score if each.mmr is None else each.mmr)
+            for each in arranged([ranked], request)
         ]
         lowest = top[-1][2] if top else 0.0
         depth = max(2 * len(top), chunks, documents)
         while True:
-            below = _below(snapshots, _stages(pipeline, ranked.reranker, encoder=name), question, depth)
+            below = _below(snapshots, stages_of(pipeline, ranked.reranker, encoder=name), question, depth)
             places = dict.fromkeys([(owner, number) for owner, number, _ in top] + below)
             names = self._chunk_names(snapshots, list(places))
             known = [place for place in places if place in names]
@@ -171,11 +180,11 @@ class Searcher:
         """
         found = []
         for snapshots in _by_encoder(self._snapshots):
-            key = snapshots[0].settings.encoder, request.text
             question = self._question(snapshots, request)
+            key = snapshots[0].settings.encoder, question.text
             if key in self._encodings:
                 question.encoding = self._encodings[key]
-            clock = _Clock()
+            clock = Clock()
             found.append((self._rank(snapshots, PIPELINES[request.pipeline], request, question, clock), question))
             self._tell_once(clock.warnings)
             if "encoding" in vars(question):
@@ -185,14 +194,27 @@ class Searcher:
     def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> Question:
         name = snapshots[0].settings.encoder
         titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
-        text = request.text[:LONGEST_QUESTION]
-        return Question(
-            text,
+        liked = self._liked(request.like).seen_by(snapshots, self.encoder) if request.like is not None else None
+        question = Question(
+            request.text[:LONGEST_QUESTION] if liked is None else liked.text,
             lambda words: self.encoder(name).encode_tokens([words])[0],
             titles=titles,
             expansion=request.expansion,
             hypothetical=request.hypothetical,
+            where=request.where,
         )
+        if liked is not None:
+            question.left_out = liked.left_out
+            if liked.vector is not None:
+                question.vector = liked.vector
+        return question
+
+    def _liked(self, like: str) -> Liked:
+        from ragcli.retrieval.likeness import find_liked
+
+        if like not in self._likes:
+            self._likes[like] = find_liked(self._snapshots, like)
+        return self._likes[like]
 
     def _chunk_names(
         self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]
@@ -209,11 +231,11 @@ class Searcher:
         pipeline: Pipeline,
         request: QueryRequest,
         question: Question,
-        clock: _Clock,
+        clock: Clock,
     ) -> Ranked:
         name = snapshots[0].settings.encoder
         reranker = self._choose_reranker(pipeline, request, encoder=name)
-        stages = _stages(pipeline, reranker, encoder=name)
+        stages = stages_of(pipeline, reranker, encoder=name)
         depth = max(request.pool or pipeline.pool, request.top)
         if "dense" in stages or reranker == "late":
             with clock.stage("encoder", name):
@@ -223,7 +245,7 @@ class Searcher:
         if request.rocchio is not None and "dense" in stages:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
-            pool = fill_pool(snapshots, stages, question, depth)
+            pool = fill_pool(snapshots, stages, question, depth, preferred=_preferred(request))
         scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
@@ -237,8 +259,12 @@ class Searcher:
             final, score_type = scores["rerank"], "rerank"
         else:
             final, score_type = scores[pipeline.plain], SCORE_TYPES[pipeline.plain]
+        if request.recency:
+            with clock.stage("recency", f"half-life {request.half_life:g} days"):
+                scores["recency"] = decay(snapshots, pool, request.half_life)
+                final, score_type = blended(final, scores["recency"], request.recency), "fused"
         order = np.argsort(-final, kind="stable").tolist()
-        return Ranked(snapshots, replace(pool, scores=scores), order, final, score_type, reranker)
+        return Ranked(snapshots, replace(pool, scores=scores), order, final, score_type, reranker, question.text)
 
     def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest, *, encoder: str) -> str | None:
         from ragcli.models import DEFAULT_CROSS_ENCODER, cross_encoder_available
@@ -260,7 +286,7 @@ class Searcher:
         reranker: str,
         question: Question,
         request: QueryRequest,
-        clock: _Clock,
+        clock: Clock,
     ) -> tuple[str | None, dict[str, StageScores]]:
         """The scores and which reranker gave them: late interaction, if any, where one elsewhere gives none."""
         from ragcli.retrieval.rerank import cross_scores, late_stage
@@ -337,32 +363,6 @@ def query(
         return searcher.query(request)
 
 
-class _Clock:
-    def __init__(self) -> None:
-        self._stages: list[StageTime] = []
-        self.warnings: list[str] = []
-
-    @property
-    def stages(self) -> tuple[StageTime, ...]:
-        return tuple(self._stages)
-
-    @contextmanager
-    def stage(self, name: str, detail: str) -> Iterator[None]:
-        started = time.perf_counter()
-        yield
-        self._stages.append(StageTime(name, time.perf_counter() - started, detail))
-
-
-def _stages(pipeline: Pipeline, reranker: str | None, *, encoder: str) -> tuple[Stage, ...]:
-    # The seed's order without reranking is TF-IDF alone, so nothing else need run.
-    stages = (pipeline.plain,) if reranker is None and pipeline.plain is not None else pipeline.stages
-    if encoder == NO_ENCODER:
-        stages = tuple(stage for stage in stages if stage != "dense")
-    if not stages:
-        raise UsageError("The dense pipeline needs vectors, and this collection was made without an encoder.")
-    return stages
-
-
 def _below(
     snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: Question, depth: int
 ) -> list[tuple[int, int]]:
@@ -372,6 +372,14 @@ def _below(
             for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
                 scores[owner, number] += 1 / (RRF_K + rank)
     return sorted(scores, key=lambda place: -scores[place])
+
+
+def _preferred(request: QueryRequest) -> Callable[[str], float] | None:
+    """Which collection's copy of a passage is ranked, by its name, where copies of the same text count as one."""
+    if request.identity != "content":
+        return None
+    weights = dict(request.weights)
+    return lambda name: weights.get(name, 1.0)
 
 
 def _left_out(text: str, stages: Sequence[StageTime]) -> tuple[str, ...]:

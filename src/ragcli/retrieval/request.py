@@ -5,11 +5,16 @@ These values cross from the command line to the search and back, so they hold no
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Final, Literal
+from math import inf
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.errors import UsageError
-from ragcli.records import Hit
+from ragcli.records import Hit, StoredChunk
+
+if TYPE_CHECKING:
+    from ragcli.filters import Filter
 
 PIPELINES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
 DEFAULT_PIPELINE: Final = "hybrid"
@@ -38,6 +43,17 @@ class QueryRequest:
     for one of the question's; `ragcli.retrieval.rm3` finds such words. `hypothetical` is passages that could answer
     the question; the dense stage looks for the mean of their vectors and the question's (Gao et al., ACL 2023,
     arXiv:2212.10496).
+
+    The rest arranges what was found, over one or many collections. `weights` are (collection, weight) pairs, 1 where
+    none is given. `diversity` is the share of novelty in maximal marginal relevance. `recency` is the share of a
+    document's newness, which halves every `half_life` days. `identity` is what makes documents in different
+    collections the same: `content`, `path`, `none`, a key of metadata, or a function from a chunk to a key. Passages
+    that say the same are shown once unless `keep_duplicates`. `group` gives the best hit of each document, with the
+    document's others under it. `like` is the id of a chunk, a document or a file to find passages similar to, in
+    place of a text.
+
+    `where` keeps to documents whose metadata meet a filter (see `ragcli.filters`). It acts before anything is ranked,
+    so `top` hits come where so many chunks meet it; what words weigh is still taken from the whole collection.
     """
 
     text: str
@@ -59,6 +75,15 @@ class QueryRequest:
     rocchio: float | None = None
     expansion: tuple[tuple[str, float], ...] = ()
     hypothetical: tuple[str, ...] = ()
+    weights: tuple[tuple[str, float], ...] = ()
+    diversity: float | None = None
+    recency: float | None = None
+    half_life: float = 365.0
+    identity: str | Callable[[StoredChunk], Hashable] = "content"
+    keep_duplicates: bool = False
+    group: bool = False
+    like: str | None = None
+    where: Filter | None = None
 
     def __post_init__(self) -> None:
         if self.pipeline not in PIPELINES:
@@ -66,12 +91,20 @@ class QueryRequest:
         for name, value in (("top", self.top), ("pool", self.pool), ("max-per-source", self.max_per_source)):
             if value is not None and value < 1:
                 raise UsageError(f"--{name} must be at least 1, not {value}.")
-        for name, share in (("alpha", self.alpha), ("rocchio", self.rocchio)):
+        shares = (("alpha", self.alpha), ("rocchio", self.rocchio))
+        for name, share in (*shares, ("diversity", self.diversity), ("recency", self.recency)):
             if share is not None and not 0.0 <= share <= 1.0:
                 raise UsageError(f"{name} must lie between 0 and 1, not {share}.")
         if self.rrf_k < 1:
             raise UsageError(f"rrf_k must be at least 1, not {self.rrf_k}.")
-        if not self.text.strip():
+        if not 0.0 < self.half_life < inf:
+            raise UsageError(f"The half-life must be more than 0 days, not {self.half_life}.")
+        for name, weight in self.weights:
+            if not 0.0 <= weight < inf:
+                raise UsageError(f"The weight of '{name}' must be a number that is not negative, not {weight}.")
+        if self.text.strip() and self.like is not None:
+            raise UsageError("A question and a passage to find others like it exclude each other; give one of them.")
+        if not self.text.strip() and self.like is None:
             raise UsageError("The question is empty; give some words to look for.")
 
 

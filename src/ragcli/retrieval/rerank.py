@@ -41,7 +41,9 @@ def late_stage(
     owners = dict.fromkeys(pool.owners.tolist())
     kept = [(owner, reader) for owner in owners if (reader := snapshots[owner].tokens) is not None]
     if kept:
-        mine = np.isin(pool.owners, [owner for owner, _ in kept])
+        # Not by np.isin, which imports the whole of numpy.ma.
+        whose = {owner for owner, _ in kept}
+        mine = np.asarray([owner in whose for owner in pool.owners.tolist()])
         parts = [(reader, pool.rows[pool.owners == owner]) for owner, reader in kept]
         found = max_sim_of_all(query.tokens, weights, parts)
         scores["rerank"][mine], scores["window"][mine] = found.whole, found.window

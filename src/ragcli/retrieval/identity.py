@@ -1,0 +1,91 @@
+"""The same document in two collections: how it is known again, and which of the two is shown.
+
+By default documents are the same when their whole texts are, whatever they are called and however they were cut into
+chunks. Of such documents the one whose chunk ranks first is shown, and the others' chunks are counted beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from ragcli.collection import Snapshot
+    from ragcli.records import StoredChunk
+
+Identity = str | Callable[["StoredChunk"], Hashable]
+"""`content`, `path`, `none`, a key of metadata, or a function from a chunk to what its document is known by."""
+
+KINDS: Final = ("content", "path", "none")
+_STDIN: Final = b"-"
+
+# Rounding differs with a row's place in the product; different texts are further apart.
+_ALIKE: Final = 1e-5
+
+Key = tuple[Hashable, ...]
+Place = tuple[int, int]
+"""A candidate: which of the collections it is from, and its chunk number there."""
+
+
+def identities(snapshot: Snapshot, chunks: Mapping[int, StoredChunk], identity: Identity) -> dict[int, Key]:
+    """What the document of each chunk, by number, is known by. One without such a thing is like no other."""
+    alone: dict[int, Key] = {number: ("alone", chunk.collection, chunk.document_id) for number, chunk in chunks.items()}
+    if callable(identity):
+        return alone | _found({number: identity(chunk) for number, chunk in chunks.items()})
+    if identity == "none":
+        return alone
+    if identity not in KINDS:
+        values = {number: chunk.metadata.get(identity) for number, chunk in chunks.items()}
+        return alone | _found({number: _hashable(value) for number, value in values.items()})
+    places = snapshot.provenance(list(chunks))
+    if identity == "content":
+        return alone | _found({number: place.text for number, place in places.items()})
+    # Records that came through a pipe have no path that would tell them from those of another pipe.
+    return alone | _found(
+        {number: (place.path, place.record) for number, place in places.items() if place.path != _STDIN}
+    )
+
+
+def _found(values: Mapping[int, Hashable]) -> dict[int, Key]:
+    return {number: ("same", value) for number, value in values.items() if value not in (None, "", ())}
+
+
+def _hashable(value: object) -> Hashable:
+    if isinstance(value, list):
+        return tuple(value)
+    return value if isinstance(value, Hashable) else str(value)
+
+
+def copies(
+    snapshots: Sequence[Snapshot], candidates: Sequence[Place], preferred: Callable[[str], float]
+) -> dict[Place, tuple[Place, ...]]:
+    """The candidates that are the same stretch of the same text in several collections: one, and its copies.
+
+    The one is that of the collection that is preferred most, the first among equals.
+    """
+    numbers: dict[int, list[int]] = {}
+    for owner, number in candidates:
+        numbers.setdefault(owner, []).append(number)
+    first: dict[tuple[bytes, int, int], Place] = {}
+    found: dict[Place, tuple[Place, ...]] = {}
+    for owner in sorted(numbers, key=lambda owner: (-preferred(snapshots[owner].collection), owner)):
+        for number, place in snapshots[owner].provenance(numbers[owner]).items():
+            kept = first.setdefault((place.text, place.start, place.stop), (owner, number))
+            # A text that is twice in one collection is two documents there.
+            if kept[0] != owner:
+                found[kept] = (*found.get(kept, ()), (owner, number))
+    return found
+
+
+def may_be_copies(owners: npt.NDArray[np.int64], scores: npt.NDArray[np.floating]) -> npt.NDArray[np.int64]:
+    """Places of those whose vectors score as another collection's do: the only ones that can be the same passage."""
+    if len(scores) < 2:
+        return np.zeros(0, dtype=np.int64)
+    order = np.argsort(scores, kind="stable")
+    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(scores[order]) > _ALIKE)])
+    whose = owners[order]
+    mixed = np.minimum.reduceat(whose, starts) != np.maximum.reduceat(whose, starts)
+    return np.sort(order[np.repeat(mixed, np.diff([*starts, len(scores)]))])
