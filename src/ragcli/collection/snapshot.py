@@ -260,6 +260,13 @@ class Snapshot:
         with reading(self.folder):
             return provenance(self._connection, numbers)
 
+    def same_text(self, text: bytes, characters: int) -> list[tuple[int, int, int]]:
+        """The chunks of documents whose whole text has that hash and length: each one's number and stretch."""
+        from ragcli.collection.provenance import same_text
+
+        with reading(self.folder):
+            return same_text(self._connection, text, characters)
+
     def dates(self, numbers: Sequence[int]) -> dict[int, float]:
         """When the documents of chunks are from, in seconds since 1970, by number, where that is known."""
         from ragcli.collection.provenance import dates
