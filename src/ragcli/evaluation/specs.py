@@ -14,11 +14,18 @@ from types import NoneType
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 from ragcli.errors import UsageError
+from ragcli.filters import Filter
+from ragcli.llm.protocols import Message
 from ragcli.retrieval.request import PIPELINES, QueryRequest
 from ragcli.retrieval.techniques.values import Techniques
 
-# What is asked and how much of the ranking is shown changes nothing in the ranking itself.
-_NOT_OPTIONS: Final = frozenset({"text", "top", "pipeline", "max_per_source", "expansion", "hypothetical"})
+# What is asked, of what, and how much of the ranking is shown changes nothing in the ranking itself.
+_NOT_OPTIONS: Final = frozenset(
+    {
+        *("text", "top", "pipeline", "max_per_source", "expansion", "hypothetical", "like", "where"),
+        *("weights", "identity", "keep_duplicates", "group"),
+    }
+)
 
 # What was said before a question belongs to the question.
 _TECHNIQUES: Final = tuple(field.name for field in fields(Techniques) if field.name != "history")
@@ -98,7 +105,8 @@ def _spec(name: str, pieces: list[str]) -> PipelineSpec:
 
 
 def _value(name: str, key: str, text: str) -> Any:
-    kind = get_type_hints(Techniques if key in _TECHNIQUES else QueryRequest)[key]
+    names = {"Filter": Filter, "Message": Message}
+    kind = get_type_hints(Techniques if key in _TECHNIQUES else QueryRequest, localns=names)[key]
     kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
     if get_origin(kind) is Literal:
         kinds = [kind]

@@ -1,0 +1,452 @@
+"""Query techniques as a person asks for them: real collections, a tiny encoder, a real server as language model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.llm_server import Answer, Fault, LlmServer, llm_server
+from tests.noted import NOTES, Call, Ragcli, places, ragcli
+
+__all__ = ["places", "ragcli"]
+
+
+def by_technique(**answers: Answer) -> Callable[[dict[str, Any]], Answer]:
+    """Answers by what is asked for: `queries`, `questions`, `sentences`, `rewritten` or `passage`."""
+    marks = {
+        "queries": '{"queries"',
+        "questions": '{"questions"',
+        "sentences": '{"sentences"',
+        "rewritten": "Last question:",
+        "passage": "Write a passage",
+    }
+
+    def respond(body: dict[str, Any]) -> Answer:
+        prompt = body["messages"][-1]["content"]
+        return next((answer for name, answer in answers.items() if marks[name] in prompt), Fault(status=400))
+
+    return respond
+
+
+@pytest.fixture
+def model() -> Iterator[LlmServer]:
+    """A language model that does every technique as it should be done."""
+    answers = {
+        "queries": json.dumps({"queries": ["vote of the servers for a term", "election in a cluster"]}),
+        "questions": json.dumps({"questions": ["what is a sketch", "what does a drug dose do"]}),
+        "sentences": json.dumps({"sentences": ["A new term begins with a vote for the leader.", "It never rains."]}),
+        "rewritten": "how many distinct words does a sketch count",
+        "passage": "The flow over the wing has a boundary layer.",
+    }
+    with llm_server(by_technique(**answers)) as server:
+        yield server
+
+
+def of(server: LlmServer) -> tuple[str, ...]:
+    return ("--llm-base-url", server.base_url, "--llm-model", "test")
+
+
+def sources(call: Call) -> list[str]:
+    assert call.code == 0, call.err
+    return [Path(hit["source"]).stem for hit in call.json]
+
+
+# rm3
+
+
+def test_rm3_finds_by_words_of_the_best_passages_what_the_question_alone_does_not(ragcli: Ragcli) -> None:
+    question = ("query", "leader elected", "-c", "notes", "--pipeline", "bm25", "--json", "--top", "8")
+    plain, expanded = sources(ragcli(*question)), sources(ragcli(*question, "--expand", "rm3"))
+    assert "sketch" not in plain
+    assert set(plain) < set(expanded)
+    assert expanded[:2] == plain[:2]
+
+
+def test_explain_shows_what_was_asked_and_added(ragcli: Ragcli) -> None:
+    shown = ragcli("query", "leader elected", "-c", "notes", "--expand", "rm3", "--explain").out
+    table = shown[shown.index("Asked") :]
+    assert "leader elected" in table
+    assert "vote 0." in table
+    assert "feedback" in shown
+
+
+def test_rm3_without_bm25_makes_no_sense(ragcli: Ragcli) -> None:
+    answer = ragcli("query", "x", "-c", "notes", "--expand", "rm3", "--pipeline", "dense")
+    assert (answer.code, answer.out) == (2, "")
+    assert "BM25" in answer.err
+
+
+# other ways to put it
+
+
+def test_other_ways_to_ask_bring_what_they_find_and_the_question_stays_dominant(
+    ragcli: Ragcli, model: LlmServer
+) -> None:
+    question = ("query", "boundary layer flow", "-c", "notes", "--json", "--top", "4", "--reranker", "none")
+    bm25 = (*question, "--pipeline", "bm25")
+    assert sources(ragcli(*bm25)) == ["flow"]
+    answer = ragcli(*bm25, "--expand", "llm", *of(model))
+    found = sources(answer)
+    assert found[0] == "flow"
+    assert {"vote", "leader"} <= set(found)
+    first = answer.json[0]
+    assert first["score_type"] == "fused"
+    assert first["score"] >= 1 / 61
+    assert [hit["rank"] for hit in answer.json] == [1, 2, 3, 4]
+
+
+def test_the_limit_of_hits_from_one_document_holds_for_the_merged_ranking(ragcli: Ragcli, model: LlmServer) -> None:
+    question = ("query", "leader of the cluster", "-c", "long", "--expand", "llm", *of(model), "--json")
+    assert len(ragcli(*question, "--max-per-source", "1").json) == 1
+
+
+def test_a_model_that_answers_the_same_question_again_is_not_asked_again(ragcli: Ragcli, model: LlmServer) -> None:
+    for _ in range(2):
+        assert ragcli("query", "leader", "-c", "notes", "--expand", "llm", *of(model)).code == 0
+    assert len(model.requests) == 1
+
+
+# rewriting
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        '[{"role": "user", "content": "What is a sketch?"}, {"role": "assistant", "content": "It counts a stream."}]',
+        '{"role": "user", "content": "What is a sketch?"}\n{"role": "assistant", "content": "It counts a stream."}\n',
+        '{"messages": [{"role": "user", "content": [{"type": "text", "text": "What is a sketch?"}]},'
+        ' {"role": "assistant", "content": "It counts a stream."}]}',
+        "user: What is a sketch?\n\nassistant: It counts\na stream.\n",
+        "**User:** What is a sketch?\n\n**Assistant:** It counts\n\na stream.\n",
+    ],
+)
+def test_a_question_that_leans_on_a_conversation_is_asked_in_full(
+    ragcli: Ragcli, model: LlmServer, tmp_path: Path, history: str
+) -> None:
+    (tmp_path / "said").write_text(history, encoding="utf-8")
+    answer = ragcli(
+        *("query", "how many does it count", "-c", "notes", "--json", "--rewrite"),
+        *("--history", str(tmp_path / "said"), *of(model)),
+    )
+    assert sources(answer)[0] == "sketch"
+    assert answer.err == "ragcli: asked: how many distinct words does a sketch count\n"
+    prompt = model.prompts[0]
+    assert "user: What is a sketch?\nassistant: It counts a stream." in prompt
+    assert "how many does it count" in prompt
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("Some notes of mine.", "is no conversation"),
+        ('[{"role": "user"}]', "turn 1"),
+        ('{"role": "user", "content": "x"}\n{"role": ', "line 2"),
+        ('[{"role": "user", "content": "x"}', "begins like a JSON list"),
+        ('[{"role": "nobody", "content": "x"}]', "turn 1"),
+    ],
+)
+def test_a_history_that_is_none_is_named(ragcli: Ragcli, tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "said").write_text(content, encoding="utf-8")
+    answer = ragcli("query", "x", "-c", "notes", "--rewrite", "--history", str(tmp_path / "said"))
+    assert (answer.code, answer.out) == (3, "")
+    assert complaint in answer.err
+    assert str(tmp_path / "said") in answer.err
+
+
+def test_a_history_is_for_rewriting(ragcli: Ragcli, tmp_path: Path) -> None:
+    assert ragcli("query", "x", "-c", "notes", "--history", "said").code == 2
+
+
+# hypothetical passages
+
+
+def test_hyde_looks_for_what_resembles_the_imagined_passages(ragcli: Ragcli, model: LlmServer) -> None:
+    question = ("query", "what lifts it", "-c", "notes", "--pipeline", "dense", "--json")
+    plain, imagined = ragcli(*question), ragcli(*question, "--hyde", *of(model))
+    assert sources(imagined)[0] == "flow"
+    before = {hit["chunk_id"]: hit["score"] for hit in plain.json}
+    best = imagined.json[0]
+    assert best["score"] > before.get(best["chunk_id"], 0.0) + 0.1
+    assert len(model.requests) == 1
+
+
+def test_the_number_of_passages_may_be_left_out(ragcli: Ragcli, model: LlmServer) -> None:
+    for number, (words, asked) in enumerate(
+        [
+            (("query", "flow", "--hyde", "3"), 3),
+            (("query", "--hyde", "flow of a wing"), 1),
+            (("query", "wing", "--hyde"), 1),
+            (("query", "boundary", "--hyde=2"), 2),
+            (("query", "layer", "--json", "--hyde", "--", "-c"), None),
+        ]
+    ):
+        model.requests.clear()
+        answer = ragcli(*words[:1], "-c", "notes", *of(model), *words[1:])
+        if asked is None:
+            assert answer.code == 2
+        else:
+            assert (answer.code, len(model.requests)) == (0, asked), (number, answer.err)
+    assert len(set(model.prompts)) == len(model.prompts)
+
+
+def test_hyde_is_the_mean_of_the_question_and_the_passages(places: Path) -> None:
+    import numpy as np
+
+    from ragcli.collection import Collection
+    from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.request import QueryRequest
+
+    with Searcher([Collection.open(places / "data", "notes")]) as searcher:
+        snapshot = searcher.snapshots[0]
+        encoder = searcher.encoder(snapshot.settings.encoder)
+        texts = ["what lifts it", "The flow over the wing.", "A hash of one value."]
+        mean = encoder.encode(texts).mean(axis=0)
+        request = QueryRequest(texts[0], pipeline="dense", hypothetical=tuple(texts[1:]), top=8)
+        hits = searcher.query(request).hits
+        row = snapshot.rows([hits[0].chunk.number])[hits[0].chunk.number]
+        assert hits[0].score == pytest.approx(float(snapshot.vectors[row] @ mean / np.linalg.norm(mean)), abs=1e-5)
+
+
+@pytest.mark.parametrize("words", [("--hyde", "0"), ("--hyde", "9"), ("--hyde", "--pipeline", "bm25")])
+def test_hyde_that_makes_no_sense_is_told(ragcli: Ragcli, words: tuple[str, ...]) -> None:
+    answer = ragcli("query", "x", "-c", "notes", *words)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--hyde" in answer.err
+
+
+# parts
+
+
+def test_a_comparison_is_taken_apart_without_a_model_and_shown_by_its_parts(ragcli: Ragcli) -> None:
+    question = ("query", "compare a sketch with a drug dose", "-c", "notes", "--decompose", "--top", "4")
+    answer = ragcli(*question, "--json")
+    assert answer.err == ""
+    hits = answer.json
+    parts = list(dict.fromkeys(hit["sub_question"] for hit in hits))
+    assert sorted(parts) == ["a drug dose", "a sketch"]
+    assert [hit["sub_question"] for hit in hits] == sorted((hit["sub_question"] for hit in hits), key=parts.index)
+    best = {part: next(hit for hit in hits if hit["sub_question"] == part) for part in parts}
+    assert Path(best["a sketch"]["source"]).stem == "sketch"
+    assert Path(best["a drug dose"]["source"]).stem == "drug"
+    assert sorted(hit["rank"] for hit in hits) == [1, 2, 3, 4]
+    assert hits[0]["rank"] == 1
+    shown = ragcli(*question).out
+    assert shown.index("a sketch\n") < shown.index("sketch.md")
+    assert shown.index("a drug dose\n") < shown.index("drug.md")
+    assert "4 hits" in shown
+
+
+def test_a_question_that_is_one_stays_one(ragcli: Ragcli) -> None:
+    question = ("query", "distinct words in a stream", "-c", "notes", "--json")
+    assert ragcli(*question, "--decompose").json == ragcli(*question).json
+
+
+def test_a_language_model_takes_a_question_apart(ragcli: Ragcli, model: LlmServer) -> None:
+    answer = ragcli("query", "sketches and drugs", "-c", "notes", "--decompose", "--json", *of(model))
+    assert {hit["sub_question"] for hit in answer.json} == {"what is a sketch", "what does a drug dose do"}
+
+
+# shorter passages
+
+
+def test_a_passage_is_cut_to_the_sentences_that_answer_in_their_order(ragcli: Ragcli, places: Path) -> None:
+    question = ("query", "how is a leader of the cluster elected by vote", "-c", "long", "--top", "1", "--json")
+    whole = ragcli(*question).json[0]
+    short = ragcli(*question, "--compress", "extractive").json[0]
+    assert len(short["text"]) < len(whole["text"]) / 2
+    assert "A leader of the cluster is elected by a vote of the servers." in short["text"]
+    assert "fish" not in short["text"]
+    kept = [whole["text"][each["start"] : each["end"]] for each in short["kept"]]
+    assert kept
+    assert [each["start"] for each in short["kept"]] == sorted(each["start"] for each in short["kept"])
+    assert short["text"].split(" … ") == kept or short["text"] == " ".join(kept)
+    assert {"rank", "score", "chunk_id", "scores"} <= short.keys()
+    assert short["score"] == whole["score"]
+
+
+def test_a_cross_encoder_that_reranks_also_picks_the_sentences(ragcli: Ragcli, places: Path) -> None:
+    answer = ragcli(
+        *("query", "leader", "-c", "long", "--compress", "extractive", "--json", "--top", "1"),
+        *("--reranker", str(places / "cross")),
+    )
+    assert answer.json[0]["reranker"] == str(places / "cross")
+    assert 1 <= len(answer.json[0]["kept"]) <= 4
+
+
+def test_what_is_left_of_a_passage_stands_on_the_pages_that_it_is_on(ragcli: Ragcli) -> None:
+    whole = ragcli("query", "leader", "-c", "long", "--json", "--top", "9").json
+    assert {(hit["page_start"], hit["page_end"]) for hit in whole} >= {(1, 2)}
+    short = ragcli("query", "the wing is new", "-c", "long", "--json", "--top", "9", "--compress", "extractive").json
+    for hit in short:
+        pages = [each["page"] for each in hit["kept"]]
+        assert hit["page_start"] == min(pages)
+        assert hit["page_end"] >= max(pages)
+    assert any(hit["text"].endswith("The wing is new.") and hit["page_start"] == 2 for hit in short)
+
+
+def test_a_language_model_can_pick_sentences_but_add_none(ragcli: Ragcli, model: LlmServer) -> None:
+    answer = ragcli("query", "vote", "-c", "long", "--compress", "llm", "--json", "--top", "1", *of(model))
+    hit = answer.json[0]
+    assert hit["text"] == "A new term begins with a vote for the leader."
+    assert len(hit["kept"]) == 1
+
+
+def test_a_model_whose_picks_are_not_in_the_passage_leaves_it_to_the_reranker(ragcli: Ragcli) -> None:
+    with llm_server('{"sentences": ["It never rains in the cluster."]}') as server:
+        answer = ragcli("query", "vote", "-c", "long", "--compress", "llm", "--json", "--top", "1", *of(server))
+    extractive = ragcli("query", "vote", "-c", "long", "--compress", "extractive", "--json", "--top", "1")
+    assert answer.json == extractive.json
+    assert answer.err == ""
+
+
+# a model that fails
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault(status=400),
+        Fault("malformed"),
+        Fault("odd"),
+        "I would rather talk about the weather, at length.\n\n\n1\n2\n3\n4",
+    ],
+)
+def test_whatever_a_language_model_does_the_question_is_asked_and_one_warning_told(
+    ragcli: Ragcli, fault: Answer
+) -> None:
+    question = ("query", "who elects the leader", "-c", "notes", "--json")
+    plain = ragcli(*question)
+    with llm_server(by_technique(queries=fault, questions=fault, rewritten=fault, sentences=fault)) as server:
+        answer = ragcli(*question, "--rewrite", "--expand", "llm", "--decompose", *of(server))
+    assert answer.code == 0
+    assert answer.json == plain.json
+    assert answer.err.count("ragcli: ") == 1
+    assert "--rewrite" in answer.err
+    assert "--expand llm" in answer.err
+
+
+def test_a_model_that_is_away_is_asked_once_for_all_techniques(ragcli: Ragcli) -> None:
+    with llm_server(Fault(status=400)) as server:
+        answer = ragcli("query", "leader", "-c", "notes", "--rewrite", "--expand", "llm", "--hyde", "4", *of(server))
+        assert answer.code == 0
+        assert len(server.requests) == 1
+
+
+def test_without_any_model_the_question_is_asked_and_one_warning_told(ragcli: Ragcli) -> None:
+    question = ("query", "who elects the leader", "-c", "notes", "--json")
+    answer = ragcli(*question, "--hyde", "--rewrite", "--expand", "llm")
+    assert answer.json == ragcli(*question).json
+    assert answer.err.count("ragcli: ") == 1
+    assert "--llm-base-url" in answer.err
+
+
+def test_the_budget_of_calls_is_kept(ragcli: Ragcli, model: LlmServer) -> None:
+    answer = ragcli("query", "leader", "-c", "notes", "--hyde", "4", "--json", *of(model), "--max-llm-calls", "2")
+    assert answer.code == 0
+    assert len(model.requests) == 2
+    assert "--max-llm-calls" in answer.err
+
+
+def test_options_for_a_language_model_that_nothing_asks_are_a_mistake(ragcli: Ragcli) -> None:
+    answer = ragcli("query", "leader", "-c", "notes", "--expand", "rm3", "--llm-model", "x")
+    assert answer.code == 2
+    assert "--llm-model" in answer.err
+
+
+def test_prompts_can_be_replaced(ragcli: Ragcli, model: LlmServer, tmp_path: Path) -> None:
+    (tmp_path / "here" / "prompts").mkdir()
+    (tmp_path / "here" / "prompts" / "hyde.txt").write_text("Write a passage on $question; it is $other.")
+    (tmp_path / "here" / "own.toml").write_text(
+        f'[llm]\nbase_url = "{model.base_url}"\nmodel = "test"\nprompts = "prompts"\n', encoding="utf-8"
+    )
+    assert ragcli("--config", "own.toml", "query", "lift $angle", "-c", "notes", "--hyde").code == 0
+    assert model.prompts == ["Write a passage on lift $angle; it is $other."]
+
+
+# comparing them
+
+
+def test_techniques_are_options_of_pipelines_in_a_comparison(ragcli: Ragcli, model: LlmServer, tmp_path: Path) -> None:
+    lines = [
+        {"query": "leader elected", "relevant_ids": ["vote.md"]},
+        {"query": "what lifts it", "relevant_ids": ["flow.md"]},
+        {
+            "query": "how many does it count",
+            "relevant_ids": ["sketch.md"],
+            "history": [{"role": "user", "content": "What is a sketch?"}],
+        },
+    ]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    specs = "hybrid,hybrid:expand=rm3,hybrid:hyde=2,hybrid:rewrite=yes,bm25:decompose=yes,expand=llm"
+    answer = ragcli("eval", str(questions), "-c", "notes", "--compare", specs, "--json", *of(model))
+    assert answer.code == 0, answer.err
+    rows = {row["label"]: row for row in answer.json["pipelines"]}
+    assert list(rows) == specs.replace(",expand", " expand").replace(",", "\n").replace(" ", ",").split("\n")
+    assert rows["hybrid:hyde=2"]["options"] == {"hyde": 2}
+    assert rows["hybrid:expand=rm3"]["cost"]["queries"] == 3
+    assert any("user: What is a sketch?" in prompt for prompt in model.prompts)
+    (told,) = [note for note in answer.json["data"]["notes"] if note.startswith("hybrid:hyde=2: ")]
+    assert "asked 6 times" in told
+    shown = ragcli("eval", str(questions), "-c", "notes", "--compare", "hybrid,hybrid:expand=rm3")
+    assert "hybrid:expand=rm3 (late)" in shown.out
+
+
+def test_a_comparison_says_for_how_many_questions_the_model_failed(ragcli: Ragcli, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
+    lines = [json.dumps({"query": name, "relevant_ids": [f"{name}.md"]}) for name in NOTES]
+    questions.write_text("\n".join(lines), encoding="utf-8")
+    with llm_server(Fault(status=400)) as server:
+        answer = ragcli(
+            *("eval", str(questions), "-c", "notes", "--compare", "bm25,hybrid:hyde=1", "--json"), *of(server)
+        )
+        assert len(server.requests) == 3
+    assert answer.code == 0
+    assert any("8 of 8 questions were asked without --hyde" in note for note in answer.json["data"]["notes"]), (
+        answer.json["data"]["notes"]
+    )
+
+
+def test_what_is_measured_is_what_a_query_gives(places: Path) -> None:
+    from ragcli.collection import Collection
+    from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.request import QueryRequest
+    from ragcli.retrieval.techniques import Techniques, deep_ranking, plan, run, steps_of
+
+    with Searcher([Collection.open(places / "data", "notes")]) as searcher:
+        for techniques in (
+            Techniques(decompose=True),
+            Techniques(expand="rm3"),
+            Techniques(expand="rm3", decompose=True),
+        ):
+            steps = steps_of(techniques)
+            planned = plan(searcher, QueryRequest("compare a sketch with a vote", top=8), steps)
+            shown = [hit.chunk.chunk_id for hit in run(searcher, planned, steps).result.hits]
+            ranked = [chunk.chunk_id for chunk in deep_ranking(searcher, planned, chunks=8).chunks]
+            assert ranked[: len(shown)] == shown
+
+
+def test_a_program_can_bring_its_own_steps(places: Path) -> None:
+    from ragcli.collection import Collection
+    from ragcli.errors import LanguageModelError
+    from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.request import QueryRequest
+    from ragcli.retrieval.techniques import Steps, plan, run
+
+    def fails(question: str) -> list[str]:
+        raise LanguageModelError("No answer today.")
+
+    with Searcher([Collection.open(places / "data", "notes")]) as searcher:
+        steps = Steps(
+            rewrite=lambda question, _: question.replace("it", "the sketch"),
+            decompose=lambda question: [question, "what is a drug"],
+            vary=fails,
+        )
+        planned = plan(searcher, QueryRequest("what does it count"), steps)
+        assert planned.parts == ("what does the sketch count", "what is a drug")
+        found = run(searcher, planned, steps)
+        assert {group.question for group in found.groups} == set(planned.parts)
+        assert found.result.warnings == ("No answer today. The question was asked without --expand llm.",)
