@@ -7,6 +7,11 @@ al., TREC 2004). No language model takes part and the same hits always give the 
 The papers weigh a chunk by its query likelihood, which ragcli has not; in its place stands the softmax of the hits'
 own scores after scaling them to one deviation, so that it does not matter which pipeline made them. Words that are
 in more than a tenth of all chunks are left out, as they tell nothing of what the question is about.
+
+Thirty words and seven tenths for the question did best for BM25 on 150 of SciFact's training questions (nDCG@10 0.709
+against 0.706 without; with the ten words and the half of Anserini 0.688). There the question is a whole claim, and
+added words can do little but harm; what they are for is the question that fails, because it has other words than the
+documents.
 """
 
 from __future__ import annotations
@@ -29,11 +34,11 @@ if TYPE_CHECKING:
     from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest, QueryResult
 
-WORDS: Final = 10
+WORDS: Final = 30
 """How many words a question is expanded by."""
 CHUNKS: Final = 10
 """How many of the best chunks they are taken from, where a result has so many."""
-SHARE: Final = 0.5
+SHARE: Final = 0.7
 """The question's part in the mixture."""
 
 Words = tuple[tuple[str, float], ...]
@@ -42,7 +47,7 @@ _WORD: Final = re.compile(r"[^\W\d_][^\W_]*")
 _SHORTEST: Final = 3
 _COMMON_SHARE: Final = 0.1
 # In a handful of chunks a tenth is less than one.
-_SHARPNESS: Final = 1.0
+_SHARPNESS: Final = 2.0
 _NEVER_COMMON: Final = 5
 
 
