@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.collection_support import take_in, write_files
+from tests.collection_support import take_in, take_in_records, write_files
 from tests.tiny_models import tiny_encoder
 
 from ragcli.agent import (
@@ -16,11 +16,14 @@ from ragcli.agent import (
     as_retriever,
     collection_sources,
     collections_view,
+    gate_evaluator,
     make_search_agent,
     splitting_planner,
 )
 from ragcli.collection import Collection, ingest
-from ragcli.errors import MissingCollection, UsageError
+from ragcli.errors import MissingCollection, TenantNeeded, UsageError
+from ragcli.gate.evidence import Evidence
+from ragcli.gate.values import Decision, Preset
 from ragcli.models import load_encoder
 from ragcli.records import CollectionSettings
 
@@ -168,3 +171,39 @@ def test_collections_are_asked_at_once_with_one_model_between_them(
     assert loaded == [encoder]
     assert [hit.chunk.source for hit in asyncio.run(agent.arun("Raft")).results] == alone
     assert loaded == [encoder]
+
+
+def test_of_a_collection_with_tenants_only_the_tenants_own_is_found_or_judged(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    shared = Collection.create(folder, "shared", CollectionSettings(encoder="none", tenant_key="team"))
+    take_in_records(
+        shared,
+        {"id": "ours", "text": "Our servers agree by Raft.", "team": "red"},
+        {"id": "theirs", "text": "Their machines agree by Paxos.", "team": "blue"},
+    )
+    with pytest.raises(TenantNeeded):
+        collection_sources("shared", data_dir=folder)
+    with pytest.raises(TenantNeeded):
+        as_retriever(shared)
+    with pytest.raises(TenantNeeded):
+        make_search_agent(collections_view(data_dir=folder))("servers agree")
+    seen: list[str] = []
+
+    class Nobody:
+        name = "nobody"
+
+        def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:  # noqa: ARG002
+            seen.extend(chunk.source for each in evidence.searcher.snapshots for chunk in each.documents())
+            return Decision(False, 0.0, 0.5, ("LOW_COVERAGE",), "Never.", {}, "nobody")
+
+    for sources in (
+        collection_sources("shared", data_dir=folder, tenant="red"),
+        collections_view(data_dir=folder, tenant="red"),
+        {"shared": as_retriever(shared, tenant="red")},
+    ):
+        agent = make_search_agent(sources, evaluator=gate_evaluator(sources, judge=Nobody()))
+        run = agent.run("servers agree by Paxos")
+        assert {hit.chunk.document_id for hit in run.results} == {"ours"}
+        assert all("machines" not in turn.task.goal for turn in run.trace.tasks[0].rounds)
+    assert set(seen) == {"ours"}
+    assert make_search_agent(collection_sources("shared", data_dir=folder, tenant="green"))("servers agree") == []

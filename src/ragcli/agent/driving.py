@@ -40,7 +40,6 @@ class Job:
 
     query: LowLevelQuery
     retriever: Callable[[], Callable[..., Any]]
-    params: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ async def _awaited(call: Callable[[], Any], role: Callable[..., Any] | None) -> 
 
 
 def _start(job: Job) -> Any:
-    return job.retriever()(job.query.query, **job.params)
+    return job.retriever()(job.query.query, **job.query.params)
 
 
 def _perform(job: Job) -> Any:

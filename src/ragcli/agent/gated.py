@@ -80,7 +80,7 @@ def _searcher(retrievers: Sequence[CollectionRetriever]) -> Searcher:
     from ragcli.retrieval.query import Searcher
 
     first = retrievers[0]
-    handles = {each.collection.path: each.collection for each in retrievers}
+    handles = {(each.collection.path, each.collection.tenant): each.collection for each in retrievers}
     return Searcher(list(handles.values()), engine=first.engine, notify=first.notify, models=first.models)
 
 

@@ -191,9 +191,9 @@ class _Run:
         return known[:most]
 
     def _job(self, source: str, query: LowLevelQuery) -> Job:
-        asked = query if query.source == source else replace(query, source=source)
         sources = self.agent.sources
-        return Job(asked, lambda: sources[source], {**self.query.constraints, **query.params})
+        asked = LowLevelQuery(source, query.query, {**self.query.constraints, **query.params})
+        return Job(asked, lambda: sources[source])
 
     def _ask(
         self,

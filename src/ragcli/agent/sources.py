@@ -66,6 +66,7 @@ def as_retriever(
     collection: Collection | str,
     *,
     data_dir: Path | None = None,
+    tenant: str | None = None,
     engine: EngineName | None = None,
     notify: Notify | None = None,
     models: ModelShelf | None = None,
@@ -74,27 +75,32 @@ def as_retriever(
     """One collection, by its handle or its name, as a retriever.
 
     `defaults` are those fields of a QueryRequest that are to hold for every query, such as `pipeline`, `top` or
-    `where`; a query's own parameters go before them. Raises MissingCollection, or UsageError for a field that there
-    is not.
+    `where`; a query's own parameters go before them. `tenant` is whom it is read for, of a collection that has
+    tenants. Raises MissingCollection, TenantNeeded, or UsageError for a field that there is not.
     """
-    handle = _opener(data_dir, notify)(collection) if isinstance(collection, str) else collection
+    if isinstance(collection, str):
+        handle = _opener(data_dir, tenant, notify)(collection)
+    else:
+        handle = collection if tenant is None else collection.for_tenant(tenant)
+    handle.check_readable()
     return CollectionRetriever(handle, defaults, engine or _engine(), notify, models or ModelShelf())
 
 
 def collection_sources(
     *names: str,
     data_dir: Path | None = None,
+    tenant: str | None = None,
     engine: EngineName | None = None,
     notify: Notify | None = None,
     **defaults: Any,
 ) -> dict[str, CollectionRetriever]:
     """The named collections, or all there are, as an agent's sources; each is opened now.
 
-    `defaults` hold for every query to every one of them, as in `as_retriever`. Raises MissingCollection.
+    `tenant` and `defaults` hold for every query to every one of them, and errors are as in `as_retriever`.
     """
     from ragcli.collection import list_collections
 
-    opened = _opener(data_dir, notify)
+    opened = _opener(data_dir, tenant, notify)
     models = ModelShelf()
     chosen = names or list_collections(_data_dir(data_dir))
     return {
@@ -134,24 +140,27 @@ class CollectionsView(Mapping[str, CollectionRetriever]):
 def collections_view(
     *,
     data_dir: Path | None = None,
+    tenant: str | None = None,
     engine: EngineName | None = None,
     notify: Notify | None = None,
     **defaults: Any,
 ) -> CollectionsView:
     """All collections as an agent's sources, live: one that is made later is there later. Nothing is opened now.
 
-    `defaults` as in `as_retriever`.
+    `tenant` and `defaults` as in `as_retriever`.
     """
     _check(defaults)
-    make = partial(as_retriever, data_dir=data_dir, engine=engine, notify=notify, models=ModelShelf(), **defaults)
+    make = partial(
+        as_retriever, data_dir=data_dir, tenant=tenant, engine=engine, notify=notify, models=ModelShelf(), **defaults
+    )
     return CollectionsView(_data_dir(data_dir), make)
 
 
-def _opener(data_dir: Path | None, notify: Notify | None) -> Open:
+def _opener(data_dir: Path | None, tenant: str | None, notify: Notify | None) -> Open:
     from ragcli.collection import Collection
 
     folder = _data_dir(data_dir)
-    return lambda name: Collection.open(folder, name, notify=notify)
+    return lambda name: Collection.open(folder, name, tenant=tenant, notify=notify)
 
 
 def _data_dir(given: Path | None) -> Path:

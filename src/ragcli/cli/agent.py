@@ -205,7 +205,9 @@ def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool) -> None
     if whole:
         for each in turn.retrievals:
             told = f"could not be asked: {each.error}" if each.error else f"{_number(len(each.hits), 'hit')}"
-            leaf = branch.add(_text(f"{each.query.source}: {each.query.query}", f"{told}, {_ms(each.seconds)}"))
+            # What is asked as the round has it need not be read again for every source.
+            words = "" if each.query.query == turn.task.goal else f": {each.query.query}"
+            leaf = branch.add(_text(f"{each.query.source}{words}", f"{told}, {_ms(each.seconds)}"))
             for hit in each.hits:
                 leaf.add(_hit_line(hit))
     else:

@@ -1,0 +1,226 @@
+"""`ragcli ask --agent` as a person calls it: on collections on disk, with a language model's server and without."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.collection_support import write_files
+from tests.llm_server import Fault, LlmServer, llm_server
+
+from ragcli.__main__ import main
+
+QUESTION = "Which person wrote the protocol that cluster Zeta has?"
+NOTES = {
+    "clusters": {
+        "zeta.md": "# Zeta\n\nCluster Zeta reaches agreement by the Raft protocol, as its operators say.\n",
+        "omega.md": "# Omega\n\nCluster Omega has never been seen to agree on anything at all.\n",
+    },
+    "authors": {
+        "raft.md": "# Raft\n\nRaft was designed by Ongaro and Ousterhout.\n",
+        "sketch.md": "# Sketches\n\nHyperLogLog was designed by Flajolet.\n",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a call gave."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with the two collections, without vectors."""
+    home = tmp_path_factory.mktemp("agent")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", io.StringIO())
+        for name, notes in NOTES.items():
+            root = write_files(home / "notes" / name, notes)
+            call = ["ingest", str(root), "-c", name, "--encoder", "none", "--data-dir", str(home / "data")]
+            assert main(call) == 0
+    return home
+
+
+Ragcli = Callable[..., Answer]
+
+
+@pytest.fixture
+def ragcli(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ragcli:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RAGCLI_DATA_DIR", str(folder / "data"))
+    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def call(*arguments: str) -> Answer:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "stdout", out := io.StringIO())
+            patch.setattr(sys, "stderr", err := io.StringIO())
+            code = main([*arguments])
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    return call
+
+
+def respond(request: dict[str, Any]) -> str:
+    """Plans one task, puts nothing in other words, and is content when it has read who designed Raft."""
+    prompt = request["messages"][-1]["content"]
+    if "You plan a search" in prompt:
+        return json.dumps({"tasks": [{"goal": QUESTION, "sources": []}]})
+    if "short search queries" in prompt:
+        return json.dumps({"queries": ["Zeta agreement protocol"]})
+    if "Raft was designed" in prompt:
+        return "SUFFICIENT"
+    return "INSUFFICIENT\nRaft designed by"
+
+
+def at(server: LlmServer) -> list[str]:
+    return ["--llm-base-url", server.base_url, "--llm-model", "test"]
+
+
+def test_two_steps_over_two_collections_by_a_language_model(ragcli: Ragcli) -> None:
+    with llm_server(respond) as server:
+        given = ragcli("ask", QUESTION, "--agent", "--json", *at(server))
+    assert given.code == 0, given.err
+    record = given.json
+    assert record["verdict"] == "answerable"
+    assert {hit["source"] for hit in record["evidence"]} >= {"zeta.md", "raft.md"}
+    agent = record["agent"]
+    assert (agent["sufficient"], agent["back_edges"]) == (True, 1)
+    (task,) = agent["tasks"]
+    first, second = task["rounds"]
+    assert task["sources"] == ["authors", "clusters"]
+    assert first["judgement"]["refinement"] == {"goal": "Raft designed by", "sources": ["authors", "clusters"]}
+    assert second["goal"] == "Raft designed by"
+    assert [each["query"] for each in first["queries"]] == [QUESTION, "Zeta agreement protocol"] * 2
+    brought = {hit["source"] for each in first["queries"] for hit in each["hits"]}
+    assert "zeta.md" in brought
+    assert "raft.md" not in brought
+    assert "raft.md" in {hit["source"] for each in second["queries"] for hit in each["hits"]}
+    assert record["trace"]["language_model"]["calls"] == 5
+    (planned,) = [prompt for prompt in server.prompts if "You plan a search" in prompt]
+    assert "- authors: Raft; Sketches" in planned
+
+
+def test_two_steps_over_two_collections_without_a_language_model(ragcli: Ragcli) -> None:
+    given = ragcli("ask", QUESTION, "--agent", "--judge", "heuristic", "--preset", "strict", "--json")
+    agent = given.json["agent"]
+    rounds = agent["tasks"][0]["rounds"]
+    assert agent["back_edges"] >= 1
+    assert "raft" in rounds[1]["goal"].split()
+    assert "raft.md" not in {hit["source"] for each in rounds[0]["queries"] for hit in each["hits"]}
+    assert {hit["source"] for hit in given.json["evidence"]} >= {"zeta.md", "raft.md"}
+    assert rounds[0]["judgement"]["signals"]["judge"] == "heuristic"
+    assert given.code == (0 if agent["sufficient"] else 6)
+
+
+def test_the_terminal_shows_a_tree_of_rounds_and_hits_with_the_back_edge(ragcli: Ragcli) -> None:
+    with llm_server(respond) as server:
+        short = ragcli("ask", QUESTION, "--agent", *at(server)).out
+        whole = ragcli("ask", QUESTION, "--agent", "--trace", *at(server)).out
+    assert short.startswith("Answerable")
+    assert f"{QUESTION}  enough" in short
+    assert f"1. {QUESTION}" in short
+    assert "↻ Raft designed by" in short
+    assert "2. Raft designed by" in short
+    assert "1 sub-task, 2 rounds" in short
+    assert "raft.md" in short
+    assert "Zeta agreement protocol" not in short
+    assert "clusters: Zeta agreement protocol" in whole
+
+
+def test_chosen_collections_alone_are_searched(ragcli: Ragcli) -> None:
+    record = ragcli("ask", QUESTION, "--agent", "-c", "clusters", "--judge", "heuristic", "--json").json
+    assert record["agent"]["tasks"][0]["sources"] == ["clusters"]
+    assert {hit["collection"] for hit in record["evidence"]} == {"clusters"}
+
+
+def test_a_question_with_two_parts_is_two_sub_tasks_without_a_model(ragcli: Ragcli) -> None:
+    question = "How does cluster Zeta reach agreement, and what did Flajolet design?"
+    record = ragcli("ask", question, "--agent", "--judge", "heuristic", "--json").json
+    assert [task["goal"] for task in record["agent"]["tasks"]] == [
+        "How does cluster Zeta reach agreement",
+        "what did Flajolet design?",
+    ]
+    assert {hit["source"] for hit in record["evidence"]} >= {"zeta.md", "sketch.md"}
+
+
+def test_never_more_rounds_than_allowed(ragcli: Ragcli) -> None:
+    count = iter(range(1000))
+
+    def never(request: dict[str, Any]) -> str:
+        return f"INSUFFICIENT\nsomething else {next(count)}"
+
+    with llm_server(never) as server:
+        given = ragcli("ask", QUESTION, "--agent", "--rounds", "2", "--json", *at(server))
+    assert given.code == 6
+    assert given.json["verdict"] == "insufficient"
+    assert [len(task["rounds"]) for task in given.json["agent"]["tasks"]] == [2]
+    assert given.json["evidence"], "what was found is shown all the same"
+
+
+@pytest.mark.parametrize("fault", [Fault(status=401), "nonsense"], ids=repr)
+def test_a_model_that_fails_costs_no_result_and_is_told_once_for_each_role(ragcli: Ragcli, fault: Any) -> None:
+    with llm_server(fault) as server:
+        given = ragcli("ask", QUESTION, "--agent", "--json", *at(server))
+    record = given.json
+    assert "zeta.md" in {hit["source"] for hit in record["evidence"]}
+    assert record["agent"]["back_edges"] == 0
+    assert record["verdict"] == "needs_review"
+    for told in ("not taken apart", "as it is", "could not judge"):
+        assert given.err.count(told) == 1
+
+
+def test_a_budget_of_calls_is_kept(ragcli: Ragcli) -> None:
+    with llm_server(respond) as server:
+        given = ragcli("ask", QUESTION, "--agent", "--json", "--max-llm-calls", "1", *at(server))
+        assert len(server.requests) == 1
+    assert given.json["evidence"]
+
+
+def test_an_answer_is_written_from_what_the_agent_found(ragcli: Ragcli) -> None:
+    def answering(request: dict[str, Any]) -> str:
+        prompt = request["messages"][-1]["content"]
+        known = any(mark in prompt for mark in ("You plan a search", "short search queries", "SUFFICIENT"))
+        return respond(request) if known else "Raft was designed by Ongaro and Ousterhout [1]."
+
+    with llm_server(answering) as server:
+        record = ragcli("ask", QUESTION, "--agent", "--answer", "--check", "none", "--json", *at(server)).json
+    assert record["answer"]["text"] == "Raft was designed by Ongaro and Ousterhout [1]."
+    assert record["agent"]["back_edges"] == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--rounds", "2"], "--rounds is for --agent"),
+        (["--trace"], "--trace is for --agent"),
+        (["--agent", "--rounds", "0"], "--rounds must be at least 1"),
+        (["--agent", "--retries", "1"], "--retries and --agent exclude each other"),
+        (["--agent", "--expand", "rm3"], "leave the query techniques out"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(ragcli: Ragcli, options: list[str], said: str) -> None:
+    given = ragcli("ask", QUESTION, *options)
+    assert given.code == 2
+    assert said in given.err
+
+
+def test_what_a_document_holds_does_nothing_to_the_terminal(ragcli: Ragcli) -> None:
+    with llm_server("INSUFFICIENT\n\x1b]0;owned\x07 [bold]Raft[/bold]") as server:
+        out = ragcli("ask", QUESTION, "--agent", "--trace", "--rounds", "2", *at(server)).out
+    assert "\x1b" not in out
+    assert "[bold]Raft" in out
