@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from ragcli.cli.agent import ByAgent, Rounds, WholeTrace, agent_call
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
 from ragcli.cli.language import (
     LlmBaseUrl,
     LlmKeyEnv,
@@ -107,6 +108,10 @@ def ask(
     reranker_key_env: RerankerKeyEnv = None,
     no_rerank: NoRerank = False,
     max_per_source: MaxPerSource = None,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
     expand: Expand = None,
     rewrite: Rewrite = False,
     history: History = None,
@@ -143,6 +148,7 @@ def ask(
         no_rerank=no_rerank,
         max_per_source=max_per_source,
         reranker_key_env=reranker_key_env,
+        where=filter_from(where, filter_json, since, until),
     )
     techniques = techniques_of(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
@@ -184,7 +190,9 @@ def ask(
         prompts=prompts,
         agent=call,
     )
-    result = run_ask(here, here.collections(collection), request, asking, as_json=as_json, explain=explain)
+    collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
+    result = run_ask(here, collections, request, asking, as_json=as_json, explain=explain)
     return EXIT_INSUFFICIENT if result.verdict == "insufficient" else EXIT_DONE
 
 

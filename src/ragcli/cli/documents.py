@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import CollectionNames, Json, Surroundings
 from ragcli.cli.terminal import write
-from ragcli.errors import EXIT_DONE
+from ragcli.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import DocumentRow, Field
@@ -22,6 +23,7 @@ app = new_app()
     epilog=examples(
         "ragcli documents -c papers",
         "ragcli documents -c papers --fields",
+        "ragcli documents -c papers --where 'year >= 2017 and author ~ \"Temme\"'",
         "ragcli documents -c papers --json | jq -r '.[] | [.document_id, .title] | @tsv'",
     ),
 )
@@ -31,10 +33,17 @@ def documents(
     fields: Annotated[
         bool, typer.Option("--fields", help="List the keys of the documents' metadata instead, with their types.")
     ] = False,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
     as_json: Json = False,
 ) -> int:
     """List the documents of a collection; without -c, of all of them."""
     here = Surroundings(ctx)
+    condition = filter_from(where, filter_json, since, until)
+    if fields and condition is not None:
+        raise UsageError("--fields lists the keys of all documents; leave the filter out.")
     if fields:
         from ragcli.cli.fields import write_fields
 
@@ -45,9 +54,11 @@ def documents(
         write_fields(found, here, as_json=as_json)
         return EXIT_DONE
     rows: list[tuple[str, DocumentRow]] = []
-    for each in here.collections(collection):
+    collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
+    for each in collections:
         with each.snapshot() as snapshot:
-            rows.extend((each.name, row) for row in snapshot.documents())
+            rows.extend((each.name, row) for row in snapshot.documents(condition))
     if as_json:
         from ragcli.cli.output import write_json
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
 from ragcli.cli.terminal import DIM, MATCH, SOURCE, name_line, note, safe_line, whole, wrap, write, write_lines
@@ -30,7 +31,7 @@ app = new_app()
     epilog=examples(
         'ragcli grep "negative average null energy"',
         "ragcli grep -E 'T_?[cC] ?= ?[0-9.]+ ?K' -c papers --all",
-        'ragcli grep -l "quantum advantage" -c papers',
+        'ragcli grep -l "quantum advantage" -c papers --where "year >= 2017"',
     ),
 )
 def grep(
@@ -51,6 +52,10 @@ def grep(
     every: Annotated[bool, typer.Option("--all", help="Report every occurrence, not one a chunk.")] = False,
     files: Annotated[bool, typer.Option("-l", "--files", help="Print only the paths of documents with a hit.")] = False,
     count: Annotated[bool, typer.Option("--count", help="Print only the number of hits in each document.")] = False,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
     as_json: Json = False,
 ) -> int:
     """Find an exact phrase or a regular expression.
@@ -75,8 +80,10 @@ def grep(
         max_hits=max_hits if max_hits is not None or every else 10,
         context=context,
         every=every,
+        where=filter_from(where, filter_json, since, until),
     )
     collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
     if files or count:
         counts = run_count(collections, request)
         _write_counts(counts, here.screen, as_json=as_json, numbers=count)

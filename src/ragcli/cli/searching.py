@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ragcli.collection import Collection
+    from ragcli.filters import Filter
     from ragcli.records import Hit
 
 Question = Annotated[str, typer.Argument(metavar="TEXT", help="The question; - reads it from stdin.")]
+OptionalQuestion = Annotated[
+    str | None, typer.Argument(metavar="TEXT", help="The question; - reads it from stdin.", show_default=False)
+]
 Top = Annotated[int | None, typer.Option("-n", "--top", metavar="N", help="How many hits (5).")]
 PipelineName = Annotated[
     str | None,
@@ -59,6 +63,8 @@ def search_request(
     no_rerank: bool,
     max_per_source: int | None,
     reranker_key_env: str | None = None,
+    where: Filter | None = None,
+    like: str | None = None,
 ) -> QueryRequest:
     """The request that these options make, the configuration filling in what was not given."""
     if no_rerank and reranker not in (None, "none"):
@@ -77,6 +83,8 @@ def search_request(
         reranker="none" if no_rerank else reranker if reranker is not None else defaults.reranker,
         max_per_source=max_per_source if max_per_source is not None else defaults.max_per_source,
         reranker_key_env=reranker_key_env,
+        where=where,
+        like=like,
     )
 
 

@@ -17,6 +17,7 @@ from ragcli.records import GrepHit
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, DocumentText
+    from ragcli.filters import Filter
     from ragcli.index.exact import Matcher
 
 
@@ -25,7 +26,8 @@ class GrepRequest:
     """What to look for. `ignore_case` None means the default: literals ignore case, regexes do not.
 
     At most one hit a chunk unless `every`; at most `max_hits` in all (None: no limit), the last marked
-    `truncated` when there was more to find. `context` is in characters on each side.
+    `truncated` when there was more to find. `context` is in characters on each side. `where` keeps to documents
+    whose metadata meet a filter (see `ragcli.filters`).
     """
 
     pattern: str
@@ -35,6 +37,7 @@ class GrepRequest:
     max_hits: int | None = 10
     context: int = 300
     every: bool = False
+    where: Filter | None = None
 
     def __post_init__(self) -> None:
         if self.max_hits is not None and self.max_hits < 1:
@@ -74,7 +77,7 @@ def count(collections: Sequence[Collection], request: GrepRequest) -> tuple[Sour
     counts = []
     for collection in collections:
         with collection.snapshot() as snapshot:
-            for document in snapshot.texts(matcher.prefilter):
+            for document in snapshot.texts(matcher.prefilter, request.where):
                 found = sum(1 for _ in _document_hits(collection.name, document, matcher, request))
                 if found:
                     counts.append(SourceCount(collection.name, document.source, document.path, found))
@@ -85,7 +88,7 @@ def _all_hits(collections: Sequence[Collection], request: GrepRequest) -> Iterat
     matcher = _matcher(request)
     for collection in collections:
         with collection.snapshot() as snapshot:
-            for document in snapshot.texts(matcher.prefilter):
+            for document in snapshot.texts(matcher.prefilter, request.where):
                 yield from _document_hits(collection.name, document, matcher, request)
 
 
