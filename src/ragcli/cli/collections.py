@@ -75,9 +75,9 @@ def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) ->
 
     settings = info.settings
     rows = [
-        ("documents", f"{info.documents:,}"),
-        ("chunks", f"{info.chunks:,}"),
-        ("failed", f"{info.failures:,}"),
+        ("documents", _count(info.documents)),
+        ("chunks", _count(info.chunks)),
+        ("failed", _count(info.failures)),
         ("size", size_text(info.bytes)),
         ("last ingest", time_text(info.last_ingest)),
         ("generation", str(info.generation)),
@@ -85,6 +85,7 @@ def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) ->
         ("encoder", settings.encoder),
         ("token vectors", settings.token_vectors),
         ("context", settings.context),
+        *([("tenants", f"by {settings.tenant_key}")] if settings.tenant_key is not None else []),
         ("folder", str(collection.path)),
     ]
     width = max(len(label) for label, _ in rows)
@@ -135,6 +136,8 @@ def _contents(collection: Collection) -> str:
         info = collection.info()
     except CollectionError:
         return "contents that cannot be read"
+    if info.documents is None or info.chunks is None:
+        return "the documents of all its tenants"
     return f"{counted(info.documents, 'document')} and {counted(info.chunks, 'chunk')}"
 
 
@@ -223,6 +226,11 @@ def _verify(collection: Collection, here: Surroundings, *, mend: bool, wait: boo
     return Verdict(collection.name, collection.verify(), done)
 
 
+def _count(number: int | None) -> str:
+    """A number, or what stands for one that is not to be told."""
+    return "–" if number is None else f"{number:,}"
+
+
 def info_record(info: CollectionInfo) -> dict[str, object]:
     """A collection as JSON has it."""
     settings = info.settings
@@ -240,6 +248,7 @@ def info_record(info: CollectionInfo) -> dict[str, object]:
             "encoder": settings.encoder,
             "token_vectors": settings.token_vectors,
             "context": settings.context,
+            "tenant_key": settings.tenant_key,
         },
     }
 
@@ -280,8 +289,8 @@ def _list(here: Surroundings, *, as_json: bool) -> int:
     rows = [
         (
             info.name,
-            f"{info.documents:,}" + (f" (+{info.failures} failed)" if info.failures else ""),
-            f"{info.chunks:,}",
+            _count(info.documents) + (f" (+{info.failures} failed)" if info.failures else ""),
+            _count(info.chunks),
             size_text(info.bytes),
             info.settings.encoder.removeprefix("sentence-transformers/"),
             time_text(info.last_ingest),

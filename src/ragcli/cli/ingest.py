@@ -16,6 +16,7 @@ from ragcli.cli.settings import (
     Context,
     EncoderName,
     Overlap,
+    TenantKey,
     TokenVectors,
     absolute_model,
     collection_for,
@@ -111,6 +112,7 @@ def ingest(
     encoder: EncoderName = None,
     token_vectors: TokenVectors = None,
     context: Context = None,
+    tenant_key: TenantKey = None,
     as_json: Json = False,
 ) -> int:
     """Take files and folders into a collection.
@@ -135,6 +137,7 @@ def ingest(
         "encoder": absolute_model(encoder),
         "token_vectors": token_vectors,
         "context": context,
+        "tenant_key": tenant_key,
     }
     worst = EXIT_DONE
     reports = []

@@ -1,10 +1,11 @@
 """Options that several commands share, each with its help in one place, and what is made of them.
 
-`--data-dir`, `--config` and `--color` hold for every command and may stand before or after its name.
+`--data-dir`, `--config`, `--color` and `--tenant` hold for every command and may stand before or after its name.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection as Several
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from ragcli.cli.terminal import Screen, note, screen_of
-from ragcli.errors import CollectionError, MissingCollection, UntrustedConfig, UsageError
+from ragcli.errors import CollectionError, MissingCollection, TenantNeeded, UntrustedConfig, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection
@@ -67,6 +68,16 @@ Colour = Annotated[
     str | None,
     typer.Option("--color", metavar="auto|always|never", help="Colours.", callback=remember, expose_value=False),
 ]
+Tenant = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant",
+        metavar="NAME",
+        help="Whose documents to read, of collections that have tenants.",
+        callback=remember,
+        expose_value=False,
+    ),
+]
 CollectionName = Annotated[
     str | None,
     typer.Option("-c", "--collection", metavar="NAME", help="The collection.", autocompletion=complete_collection),
@@ -88,7 +99,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait while another process writes to the collection.")]
 
 
-def everywhere(data_dir: DataDir = None, config: ConfigFile = None, color: Colour = None) -> None:
+def everywhere(
+    data_dir: DataDir = None, config: ConfigFile = None, color: Colour = None, tenant: Tenant = None
+) -> None:
     """The options that every command takes, as a signature to read them from."""
 
 
@@ -157,16 +170,23 @@ class Surroundings:
         """What stderr is shown on."""
         return screen_of(sys.stderr, self._meta.get(f"{_KEY}color", "auto"))
 
+    @property
+    def tenant(self) -> str | None:
+        """Whose documents are read: the option, else RAGCLI_TENANT."""
+        option: str | None = self._meta.get(f"{_KEY}tenant")
+        return option if option is not None else os.environ.get("RAGCLI_TENANT") or None
+
     def collection(self, name: str) -> Collection:
         """The collection of that name. Raises MissingCollection or UsageError."""
         from ragcli.collection import Collection
 
-        return Collection.open(self.data_dir, name, notify=note)
+        return Collection.open(self.data_dir, name, tenant=self.tenant, notify=note)
 
     def collections(self, names: Sequence[str] | None) -> list[Collection]:
-        """The collections named, each once, or all of them. Raises MissingCollection when there is none.
+        """The collections named, each once, or all of them, to be read. Raises MissingCollection when there is none.
 
-        Of all of them, one that cannot be read is told and left out: it must not cost the others.
+        Of all of them, one that cannot be read is told and left out: it must not cost the others. One that has
+        tenants cannot be read without saying for whom; TenantNeeded if nothing else is left.
         """
         from ragcli.collection import list_collections
 
@@ -180,16 +200,19 @@ class Surroundings:
             )
         if len(found) == 1:
             return [self.collection(found[0])]
-        return [collection for name in found if (collection := self._readable(name)) is not None]
-
-    def _readable(self, name: str) -> Collection | None:
-        try:
-            collection = self.collection(name)
-            _ = collection.settings
-        except CollectionError as error:
-            note(str(error))
-            return None
-        return collection
+        readable: list[Collection] = []
+        refusal: TenantNeeded | None = None
+        for name in found:
+            try:
+                collection = self.collection(name)
+                collection.check_readable()
+                readable.append(collection)
+            except CollectionError as error:
+                note(str(error))
+                refusal = error if isinstance(error, TenantNeeded) else refusal
+        if not readable and refusal is not None:
+            raise TenantNeeded("There is no collection that can be read without --tenant NAME or RAGCLI_TENANT.")
+        return readable
 
 
 @dataclass(frozen=True, slots=True)

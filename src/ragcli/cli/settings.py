@@ -37,6 +37,15 @@ Context = Annotated[
     typer.Option("--context", metavar="none|title|heading", help="What is embedded before a chunk's text (heading)."),
 ]
 
+TenantKey = Annotated[
+    str | None,
+    typer.Option(
+        "--tenant-key",
+        metavar="KEY",
+        help="Let everybody read only documents whose metadata say so under this key. For a new collection.",
+    ),
+]
+
 
 def absolute_model(name: str | None) -> str | None:
     """A model named by a folder, by its absolute path, so that it is found from anywhere later on."""
@@ -87,8 +96,7 @@ def collection_for(
         try:
             yield made
         except Exception:
-            info = made.info()
-            if not info.documents and not info.failures:
+            if made.is_empty():
                 with suppress(CollectionError):
                     made.delete()
             raise

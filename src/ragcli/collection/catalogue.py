@@ -135,8 +135,8 @@ def all_fields(connection: sqlite3.Connection, examples: int) -> Iterator[Field]
     for key, documents in counts.fetchall():
         types = connection.execute("SELECT DISTINCT type FROM metadata WHERE key = ? ORDER BY type", (key,)).fetchall()
         values = connection.execute(
-            "SELECT type, text, number FROM metadata WHERE key = ? GROUP BY type, text, number"
-            " ORDER BY count(*) DESC, text, number LIMIT ?",
+            "SELECT replace(type, 'item', 'text') kind, text, number FROM metadata WHERE key = ?"
+            " GROUP BY kind, text, number ORDER BY count(*) DESC, text, number LIMIT ?",
             (key, examples),
         ).fetchall()
         told = tuple("list" if kind == "item" else kind for (kind,) in types)

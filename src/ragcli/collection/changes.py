@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import closing
 from pathlib import Path
 from stat import S_ISREG
 
 from ragcli.collection.collection import Collection
 from ragcli.collection.files import find_file, hash_file, is_gone, stamp_of
-from ragcli.collection.store import explained, open_for_reading
 from ragcli.records import StoredChunk
 
 
@@ -31,8 +29,7 @@ def changed_sources(collections: Sequence[Collection], chunks: Iterable[StoredCh
         paths = [path for collection, path in sources if collection == name]
         if not paths:
             continue
-        folder = by_name[name].path
-        with closing(open_for_reading(folder)) as connection, explained(folder):
+        with by_name[name].store() as connection:
             for path in paths:
                 known = find_file(connection, Path(path))
                 if known is not None and _has_changed(path, known.size, known.mtime_ns, known.hash):

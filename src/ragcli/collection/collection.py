@@ -7,8 +7,9 @@ A handle is cheap and holds nothing open. Reading goes through a `Snapshot`, wri
 from __future__ import annotations
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -26,29 +27,44 @@ from ragcli.records import CollectionSettings
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """What a list of collections shows. `bytes` is everything on the disk, `failures` the documents not taken in."""
+    """What a list of collections shows. `bytes` is everything on the disk, `failures` the documents not taken in.
+
+    Of a collection with tenants the counts are those of the tenant it was opened for, and None without one. Nobody's
+    are the failures: of a file that was not read nobody knows whose it is.
+    """
 
     name: str
-    documents: int
-    chunks: int
+    documents: int | None
+    chunks: int | None
     bytes: int
     encoder: str
     last_ingest: datetime | None
-    failures: int
+    failures: int | None
     settings: CollectionSettings
     generation: int
 
 
 class Collection:
-    """A named set of documents on disk. Get one with `open` or `create`."""
+    """A named set of documents on disk. Get one with `open` or `create`.
 
-    def __init__(self, path: Path) -> None:
+    If it has tenants, whatever reads it reads for `tenant`, and TenantNeeded is raised where there is none. One that
+    has no tenants is the same for everybody.
+    """
+
+    def __init__(self, path: Path, tenant: str | None = None) -> None:
         self.path = path
         self.name = path.name
+        self.tenant = tenant
 
     @classmethod
     def open(
-        cls, data_dir: Path, name: str, *, as_is: bool = False, notify: Callable[[str], None] | None = None
+        cls,
+        data_dir: Path,
+        name: str,
+        *,
+        tenant: str | None = None,
+        as_is: bool = False,
+        notify: Callable[[str], None] | None = None,
     ) -> Collection:
         """The collection of that name, brought up to date if it is of an older format, which `notify` is told.
 
@@ -59,7 +75,7 @@ class Collection:
         from ragcli.collection.upgrading import is_old, upgrade
 
         check_name(name)
-        collection = cls(data_dir / name)
+        collection = cls(data_dir / name, tenant)
         if name not in list_collections(data_dir):
             others = ", ".join(list_collections(data_dir)) or "none yet"
             raise MissingCollection(f"There is no collection '{name}' in {data_dir} (there are: {others}).")
@@ -87,6 +103,16 @@ class Collection:
             publish(folder, data_dir, name)
         return cls(data_dir / name)
 
+    def for_tenant(self, tenant: str) -> Collection:
+        """The same collection, to be read for that tenant."""
+        return Collection(self.path, tenant)
+
+    def check_readable(self) -> None:
+        """TenantNeeded if the collection has tenants and this handle was opened for none."""
+        from ragcli.collection.tenants import check_tenant
+
+        check_tenant(self.name, self.settings.tenant_key, self.tenant)
+
     @property
     def settings(self) -> CollectionSettings:
         """What was fixed when the collection was made."""
@@ -101,6 +127,7 @@ class Collection:
         encoder: str | None = None,
         token_vectors: str | None = None,
         context: str | None = None,
+        tenant_key: str | None = None,
     ) -> None:
         """CollectionError, naming `ragcli reindex`, if anything but what the collection was made with is asked for."""
         asked = {
@@ -111,6 +138,12 @@ class Collection:
             "context": context,
         }
         settings = self.settings
+        if tenant_key is not None and tenant_key != settings.tenant_key:
+            by = f"divided among tenants by '{settings.tenant_key}'" if settings.tenant_key else "made without tenants"
+            raise CollectionError(
+                f"The collection '{self.name}' was {by}, not by '{tenant_key}', and that is fixed for good; ingest the"
+                " documents into a new collection."
+            )
         for name, value in asked.items():
             here = getattr(settings, name)
             if value is not None and value != here:
@@ -121,14 +154,24 @@ class Collection:
 
     def info(self) -> CollectionInfo:
         """Counts, size and settings as of the last commit."""
+        counts: tuple[int, int] | None = None
+        failures: int | None = None
         with closing(open_for_reading(self.path)) as connection, explained(self.path):
             connection.execute("BEGIN")
             record = read_generation(connection)
-            (failures,) = connection.execute("SELECT count(*) FROM failures").fetchone()
+            if record.settings.tenant_key is None:
+                counts = record.documents, record.chunks
+                (failures,) = connection.execute("SELECT count(*) FROM failures").fetchone()
+            elif self.tenant is not None:
+                from ragcli.collection.tenants import own_counts, restrict
+
+                restrict(connection, record.settings.tenant_key, self.tenant)
+                counts = own_counts(connection)
+        documents, chunks = counts or (None, None)
         return CollectionInfo(
             name=self.name,
-            documents=record.documents,
-            chunks=record.chunks,
+            documents=documents,
+            chunks=chunks,
             bytes=sum(size for size in _sizes(self.path)),
             encoder=record.settings.encoder,
             last_ingest=datetime.fromisoformat(record.last_ingest) if record.last_ingest else None,
@@ -137,19 +180,44 @@ class Collection:
             generation=record.generation,
         )
 
-    def failures(self) -> tuple[StoredFailure, ...]:
-        """The documents that could not be taken in, and why."""
+    def is_empty(self) -> bool:
+        """Is nothing in the collection, and did nothing fail to get into it?"""
         with closing(open_for_reading(self.path)) as connection, explained(self.path):
+            held = connection.execute("SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM failures)")
+            return not held.fetchone()[0]
+
+    def failures(self) -> tuple[StoredFailure, ...]:
+        """The documents that could not be taken in, and why; where there are tenants, they are nobody's to see."""
+        with closing(open_for_reading(self.path)) as connection, explained(self.path):
+            if read_generation(connection).settings.tenant_key is not None:
+                return ()
             return all_failures(connection)
 
-    def snapshot(self) -> Snapshot:
-        """One committed state for reading, the same whatever writers do; a context manager, closed at its end."""
-        return Snapshot(self.path)
+    def snapshot(self, tenant: str | None = None) -> Snapshot:
+        """One committed state for reading, the same whatever writers do; a context manager, closed at its end.
+
+        `tenant` is whom it is read for, if not the one that the handle was opened for. TenantNeeded if there is none
+        and the collection has tenants.
+        """
+        return Snapshot(self.path, tenant if tenant is not None else self.tenant)
+
+    @contextmanager
+    def store(self) -> Iterator[sqlite3.Connection]:
+        """The store for reading, with a read transaction open; of a collection with tenants, as a snapshot has it."""
+        with closing(open_for_reading(self.path)) as connection, explained(self.path):
+            connection.execute("BEGIN")
+            key = read_generation(connection).settings.tenant_key
+            if key is not None:
+                from ragcli.collection.tenants import check_tenant, restrict
+
+                check_tenant(self.name, key, self.tenant)
+                restrict(connection, key, self.tenant or "")
+            yield connection
 
     def verify(self) -> tuple[str, ...]:
         """What is damaged, a sentence each; nothing if every checksum, count and reference is right."""
         try:
-            with self.snapshot() as snapshot:
+            with Snapshot(self.path, everything=True) as snapshot:
                 return tuple(problem.sentence for problem in snapshot.problems())
         except MissingCollection:
             raise
@@ -164,7 +232,7 @@ class Collection:
             if target.exists():
                 raise name_taken(self.path.parent, new)
             publish(self.path, self.path.parent, new)
-        return Collection(target)
+        return Collection(target, self.tenant)
 
     def delete(self, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> None:
         """Delete the collection. It is out of sight in one rename, whatever happens after."""
@@ -188,6 +256,10 @@ def check_settings(settings: CollectionSettings) -> None:
         raise UsageError(f"context is 'none', 'title' or 'heading', not '{settings.context}'.")
     if not settings.encoder:
         raise UsageError(f"The encoder has no name; '{NO_ENCODER}' makes a collection without vectors.")
+    if settings.tenant_key is not None:
+        from ragcli.collection.tenants import check_tenant_key
+
+        check_tenant_key(settings.tenant_key)
 
 
 def _sizes(folder: Path) -> Iterator[int]:

@@ -31,11 +31,13 @@ from ragcli.collection.archive import (
 from ragcli.collection.collection import Collection
 from ragcli.collection.names import STORE, draft_folder
 from ragcli.collection.schema import FORMAT
+from ragcli.collection.snapshot import Snapshot
 from ragcli.collection.store import create_store
 from ragcli.errors import CollectionError
 
 if TYPE_CHECKING:
     from ragcli.collection.generation import Generation
+    from ragcli.collection.rows import IntArray
 
 Phase = Literal["checking", "copying", "indexing"]
 Watcher = Callable[[Phase, int, int], None]
@@ -53,9 +55,19 @@ _TABLES: Final = (
     "metadata",
     "chunks",
 )
+_OF_ALL: Final = ("sieves", "sieve_rows")
+"""Tables that are made of all texts together. Without them exact search takes longer and finds the same."""
 _ROWS: Final = 1024
 _PIECE: Final = 1 << 20
 _EXPORTED: Final = ("store", "sieves", "arrays", "tfidf")
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Of a collection with tenants: the rows that are not one tenant's, and the counts of word pieces in those."""
+
+    dead: IntArray
+    frequency: IntArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +88,16 @@ def ignore_progress(_phase: Phase, _done: int, _total: int) -> None:
 def export_collection(collection: Collection, stream: IO[bytes], watch: Watcher = ignore_progress) -> Transfer:
     """Write the collection's present state to a stream of bytes, as one archive.
 
-    Raises CollectionError if the state is damaged, or if there is no room to prepare it: the store is copied first,
-    into the data directory or, where that may not be written, the system's folder for temporary files.
+    Of a collection with tenants only what the tenant may read that it was opened for is exported; TenantNeeded
+    without one. Raises CollectionError if the state is damaged, or if there is no room to prepare it: the store is
+    copied first, into the data directory or, where that may not be written, the system's folder for temporary files.
     """
     from ragcli._version import __version__
 
     with collection.snapshot() as snapshot, _work_folder(collection) as work:
         watch("checking", 0, 0)
         with _prepared(collection.name, work):
-            damage = [problem.sentence for problem in snapshot.problems() if problem.part in _EXPORTED]
+            damage = _damage(snapshot)
             if damage:
                 raise CollectionError(
                     f"The collection '{collection.name}' is damaged ({damage[0]}) and was not exported;"
@@ -106,6 +119,14 @@ def export_collection(collection: Collection, stream: IO[bytes], watch: Watcher 
         copied = counter(watch, "copying", total)
         size = write_archive(stream, label, lambda name: places[name][0].open("rb"), copied)
     return Transfer(collection.name, record.generation, record.documents, record.chunks, size)
+
+
+def _damage(snapshot: Snapshot) -> list[str]:
+    """What is damaged of what goes into an archive. With tenants, that is told of the whole as it is now."""
+    if not snapshot.restricted:
+        return [problem.sentence for problem in snapshot.problems() if problem.part in _EXPORTED]
+    with Snapshot(snapshot.folder, everything=True) as whole:
+        return [problem.sentence for problem in whole.problems() if problem.part in _EXPORTED]
 
 
 def counter(watch: Watcher, phase: Phase, total: int) -> Callable[[int], None]:
@@ -155,11 +176,12 @@ def _member(name: str, path: Path, size: int, moved: Callable[[int], None]) -> M
 
 
 def copy_state(
-    folder: Path, connection: sqlite3.Connection, record: Generation, work: Path
+    folder: Path, connection: sqlite3.Connection, record: Generation, work: Path, own: Own | None = None
 ) -> tuple[Generation, Mapping[str, tuple[Path, int]]]:
     """Prepare a state for its journey; its record there, and the file and length of each member of the archive.
 
-    The connection has a read transaction open. Files that can go as they are stay where they are.
+    The connection has a read transaction open. Files that can go as they are stay where they are. With `own`, what
+    was made of all tenants' texts is made anew or left behind; the connection shows one tenant's alone.
     """
     fresh = replace(record, arrays=1, lexical=1, tfidf=record.tfidf and 1, reserved_from=None)
     with closing(create_store(work)) as copy:
@@ -168,13 +190,22 @@ def copy_state(
         copy.execute("PRAGMA synchronous = OFF")
         copy.execute("BEGIN")
         for table in _TABLES:
-            _copy_table(connection, copy, table)
-        _copy_table(connection, copy, "blobs", "WHERE slot = 1")
-        copy.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
-        sequence = connection.execute("SELECT name, seq FROM sqlite_sequence WHERE name = 'documents'").fetchall()
-        copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", sequence)
-        fresh, places = _copy_arrays(folder, connection, record, fresh, work, copy)
-        if record.tfidf_name is not None:
+            if own is None or table not in _OF_ALL:
+                _copy_table(connection, copy, table)
+        if own is None:
+            _copy_table(connection, copy, "blobs", "WHERE slot = 1")
+            copy.execute("DELETE FROM sqlite_sequence WHERE name = 'documents'")
+            sequence = connection.execute("SELECT name, seq FROM sqlite_sequence WHERE name = 'documents'").fetchall()
+            copy.executemany("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", sequence)
+        else:
+            # The highest numbers tell how much there is of others.
+            (highest,) = copy.execute("SELECT ifnull(max(number), 0) FROM chunks").fetchone()
+            fresh = replace(fresh, next_number=highest + 1)
+        fresh, places = _copy_arrays(folder, connection, record, fresh, work, copy, own)
+        if own is not None:
+            fresh, fitted = _fit_anew(copy, fresh, work)
+            places |= fitted
+        elif record.tfidf_name is not None:
             _copy_segments(connection, copy, record.tfidf or 0, "file LIKE 'tfidf/%'")
             for name in TFIDF_MEMBERS:
                 path = folder / record.tfidf_name / name.removeprefix("tfidf/")
@@ -184,6 +215,25 @@ def copy_state(
         copy.execute("PRAGMA journal_mode = WAL")
     path = work / STORE
     return fresh, {STORE_MEMBER: (path, path.stat().st_size), **places}
+
+
+def _fit_anew(
+    copy: sqlite3.Connection, record: Generation, work: Path
+) -> tuple[Generation, dict[str, tuple[Path, int]]]:
+    """Fit TF-IDF to the chunks of the copy, if its collection has one."""
+    from ragcli.collection.blobs import put_segments
+    from ragcli.collection.catalogue import chunk_texts
+    from ragcli.collection.finish import whole_file
+    from ragcli.index.tfidf import fit_tfidf
+
+    if record.tfidf is None or not record.chunks:
+        return replace(record, tfidf=None, tfidf_generation=None), {}
+    numbers = [number for (number,) in copy.execute("SELECT number FROM chunks ORDER BY number")]
+    fit_tfidf(work / "tfidf", numbers, (text for _, text in chunk_texts(copy)))
+    paths = [work / "tfidf" / name.removeprefix("tfidf/") for name in TFIDF_MEMBERS]
+    put_segments(copy, 1, [whole_file(path) for path in paths])
+    places = {f"tfidf/{path.name}": (path, path.stat().st_size) for path in paths}
+    return replace(record, tfidf_generation=record.generation), places
 
 
 def _write_record(copy: sqlite3.Connection, record: Generation) -> None:
@@ -199,6 +249,7 @@ def _copy_arrays(
     fresh: Generation,
     work: Path,
     copy: sqlite3.Connection,
+    own: Own | None,
 ) -> tuple[Generation, dict[str, tuple[Path, int]]]:
     import numpy as np
 
@@ -206,7 +257,9 @@ def _copy_arrays(
     from ragcli.collection.rowfiles import RowFiles, StoredRows, array_files
     from ragcli.index.arrays import row_bytes
 
-    dead = read_integers(connection, "dead")
+    dead = read_integers(connection, "dead") if own is None else own.dead
+    if own is not None and len(own.frequency):
+        put_integers(copy, "frequency", own.frequency)
     source, edition = folder, record.arrays
     if len(dead):
         live = np.ones(record.rows, np.bool_)

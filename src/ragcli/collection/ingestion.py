@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -129,7 +129,7 @@ def _bring_in(
             unchanged=plan.unchanged,
             failures=(*intake.failures, *plan.failed_before),
             known_failures=len(plan.failed_before),
-            warnings=(*plan.warnings, *intake.warnings),
+            warnings=(*plan.warnings, *intake.warnings, *_of_nobody(writer, collection.name)),
             skipped=found.skipped,
             documents=intake.documents,
             pages=intake.pages,
@@ -140,6 +140,19 @@ def _bring_in(
             generation=writer.record.generation,
             interrupted=interrupted,
         )
+
+
+def _of_nobody(writer: Writer, name: str) -> Iterator[Failure]:
+    """A remark on documents that no tenant can read."""
+    key = writer.record.settings.tenant_key
+    if key is None:
+        return
+    from ragcli.collection.tenants import ownerless
+
+    count = ownerless(writer.connection, key)
+    if count:
+        documents = "1 document has" if count == 1 else f"{count:,} documents have"
+        yield Failure(name, f"{documents} no '{key}' in the metadata, so no tenant can read them; see --meta")
 
 
 def _run(

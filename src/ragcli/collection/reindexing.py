@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ragcli.collection.events import Committed, FileRead, FilesPlanned, IngestReport, Listener, PhaseStarted, ignore
 from ragcli.collection.generation import BUILDING, NO_ENCODER, Generation, find_generation, now, write_generation
+from ragcli.errors import UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection.assembly import Assembly
@@ -44,6 +45,8 @@ def reindex(
     from ragcli.collection.writer import open_writer
 
     check_settings(settings)
+    if settings.tenant_key != collection.settings.tenant_key:
+        raise UsageError(f"Who may read what in '{collection.name}' is fixed for good; its tenant key stays.")
     started = time.monotonic()
     with open_writer(collection.path, wait=wait, notify=notify) as base, explained(collection.path):
         model = encoder() if settings.encoder != NO_ENCODER else None

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from ragcli.collection.exporting import Own
     from ragcli.collection.filtering import Selection
     from ragcli.collection.provenance import Provenance
     from ragcli.collection.rowfiles import Numbers
@@ -76,9 +77,7 @@ class Snapshot:
 
         key = self.record.settings.tenant_key
         check_tenant(self.collection, key, tenant)
-        assert key is not None  # noqa: S101
-        assert tenant is not None  # noqa: S101
-        restrict(self._connection, key, tenant)
+        restrict(self._connection, key or "", tenant or "")
         self.record = own_record(self._connection, self.record)
 
     @property
@@ -164,29 +163,24 @@ class Snapshot:
     @cached_property
     def dead(self) -> IntArray:
         """Rows that belong to no chunk of this state, ascending; where there are tenants, of another's chunk too."""
-        import numpy as np
-
         from ragcli.collection.blobs import read_integers
 
         with reading(self.folder):
             if self.own_numbers is None:
                 return read_integers(self._connection, "dead")
-        kept = np.ones(len(self.row_numbers), np.bool_)
-        if len(self.row_numbers) and len(self.own_numbers):
-            rows = np.minimum(np.searchsorted(self.row_numbers, self.own_numbers), len(kept) - 1)
-            kept[rows[self.row_numbers[rows] == self.own_numbers]] = False
-        return np.flatnonzero(kept).astype(np.int32)
+        from ragcli.collection.tenants import foreign_rows
+
+        return foreign_rows(self.row_numbers, self.own_numbers)
 
     @cached_property
     def own_numbers(self) -> Numbers | None:
         """(n,) the numbers of the tenant's chunks, ascending; None where the collection has no tenants."""
         if not self.restricted:
             return None
-        import numpy as np
+        from ragcli.collection.tenants import own_chunks
 
         with reading(self.folder):
-            found = self._connection.execute("SELECT number FROM chunks").fetchall()
-        return np.sort(np.fromiter((number for (number,) in found), np.int64, len(found)))
+            return own_chunks(self._connection)
 
     @cached_property
     def tokens(self) -> TokenReader | None:
@@ -207,7 +201,7 @@ class Snapshot:
 
         from ragcli.collection.blobs import read_integers
 
-        if self.restricted:
+        if self.restricted and self.record.dimension:
             from ragcli.collection.array_checks import count_frequency
 
             return count_frequency(self.folder, self.record, self.dead)
@@ -390,7 +384,14 @@ class Snapshot:
         """Prepare this state for an archive in an empty folder: see `exporting.copy_state`."""
         from ragcli.collection.exporting import copy_state
 
-        return copy_state(self.folder, self._connection, self.record, work)
+        return copy_state(self.folder, self._connection, self.record, work, self._own())
+
+    def _own(self) -> Own | None:
+        if not self.restricted:
+            return None
+        from ragcli.collection.exporting import Own
+
+        return Own(self.dead, self.token_frequency)
 
     def close(self) -> None:
         """End the read. Arrays already handed out stay usable."""

@@ -21,6 +21,8 @@ from ragcli.errors import TenantNeeded, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection.generation import Generation
+    from ragcli.collection.rowfiles import Numbers
+    from ragcli.collection.rows import IntArray
 
 LONGEST: Final = 200
 """Characters of a tenant's name, and of the key."""
@@ -38,9 +40,9 @@ _OF_NOBODY: Final = ("failures", "parked")
 """What says whose it is by no document. A failure has a name and a reason, and no metadata."""
 
 
-def check_tenant_key(key: str | None) -> None:
+def check_tenant_key(key: str) -> None:
     """UsageError if no key of metadata can be called so."""
-    if key is not None and (not key.strip() or len(key) > LONGEST or not key.isprintable()):
+    if not key.strip() or len(key) > LONGEST or not key.isprintable():
         raise UsageError(f"The tenant key is a key of the documents' metadata, and {key!r} is none.")
 
 
@@ -86,6 +88,25 @@ def own_counts(connection: sqlite3.Connection) -> tuple[int, int]:
     return documents, chunks
 
 
+def own_chunks(connection: sqlite3.Connection) -> Numbers:
+    """(n,) the numbers of the chunks that a restricted connection sees, ascending."""
+    import numpy as np
+
+    found = connection.execute("SELECT number FROM chunks").fetchall()
+    return np.sort(np.fromiter((number for (number,) in found), np.int64, len(found)))
+
+
+def foreign_rows(row_numbers: Numbers, own: Numbers) -> IntArray:
+    """The rows, ascending, whose chunk is not among `own`, which ascends as `row_numbers` does."""
+    import numpy as np
+
+    foreign = np.ones(len(row_numbers), np.bool_)
+    if len(row_numbers) and len(own):
+        rows = np.minimum(np.searchsorted(row_numbers, own), len(foreign) - 1)
+        foreign[rows[row_numbers[rows] == own]] = False
+    return np.flatnonzero(foreign).astype(np.int32)
+
+
 def own_record(connection: sqlite3.Connection, record: Generation) -> Generation:
     """The record with the tenant's counts."""
     from dataclasses import replace
@@ -96,7 +117,10 @@ def own_record(connection: sqlite3.Connection, record: Generation) -> Generation
 
 def ownerless(connection: sqlite3.Connection, key: str) -> int:
     """How many documents of a whole collection are nobody's."""
-    query = "SELECT count(*) FROM documents d WHERE NOT EXISTS (SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?)"  # noqa: E501
+    query = (
+        "SELECT count(*) FROM documents d WHERE NOT EXISTS"
+        " (SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?)"
+    )
     count: int = connection.execute(query, (key,)).fetchone()[0]
     return count
 

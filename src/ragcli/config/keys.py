@@ -53,7 +53,7 @@ _LARGEST: Final = 2**31 - 1
 
 TOP: Final = _table(data_dir=Key("text", guard="collections"))
 DEFAULTS: Final = _table(**_DOCUMENTS)
-COLLECTION: Final = _table(paths=Key("texts", guard="path"), **_DOCUMENTS)
+COLLECTION: Final = _table(paths=Key("texts", guard="path"), tenant_key=Key("text"), **_DOCUMENTS)
 MODELS: Final = _table(engine=Key("text", choices=("auto", "onnx", "torch")))
 QUERY: Final = _table(
     top=Key("whole number", least=1),
@@ -62,6 +62,9 @@ QUERY: Final = _table(
     reranker=Key("text", guard="model", free=("auto", "late", "none")),
     reranker_key_env=Key("text", guard="secret"),
     max_per_source=Key("whole number", least=1),
+    diversity=Key("number", least=0),
+    recency=Key("number", least=0),
+    half_life=Key("text"),
 )
 LLM: Final = _table(
     base_url=Key("text", guard="endpoint"),
