@@ -28,6 +28,7 @@ from ragcli.retrieval.sentences import sentence_scores, sentence_spans, sentence
         ("Some need vitamin C. The others do not.", ["Some need vitamin C.", "The others do not."]),
         ("It fell. [2] The rest rose [1, 3]. Done.[4]", ["It fell. [2]", "The rest rose [1, 3].", "Done.[4]"]),
         ("A heading\n\nA sentence.\n- an item\n- another", ["A heading", "A sentence.", "- an item", "- another"]),
+        ("Three parts: • leaders • logs • safety.", ["Three parts:", "• leaders", "• logs", "• safety."]),
         ("1. The first item. More.", ["1. The first item.", "More."]),
         ("これは文です。次の文です。", ["これは文です。", "次の文です。"]),
         ("", []),
