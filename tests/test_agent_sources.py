@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.collection_support import take_in, take_in_records, write_files
@@ -20,6 +21,7 @@ from ragcli.agent import (
     make_search_agent,
     splitting_planner,
 )
+from ragcli.agent.standard import standard_agent
 from ragcli.collection import Collection, ingest
 from ragcli.errors import MissingCollection, TenantNeeded, UsageError
 from ragcli.gate.evidence import Evidence
@@ -35,6 +37,15 @@ PROTOCOLS: Mapping[str, str] = {
     "raft.md": "# Raft\n\nRaft was designed by Ongaro and Ousterhout, and elects a leader for each term.\n",
     "sketch.md": "# Counting\n\nA sketch gives an estimate of the number of distinct words in a stream.\n",
 }
+
+
+class Content:
+    """A judge that is always content."""
+
+    name = "content"
+
+    def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:  # noqa: ARG002
+        return Decision(True, 1.0, 0.5, ("PASS",), "Enough.", {}, "content")
 
 
 def make(data: Path, name: str, notes: Mapping[str, str], encoder: str = "none") -> Collection:
@@ -207,3 +218,23 @@ def test_of_a_collection_with_tenants_only_the_tenants_own_is_found_or_judged(tm
         assert all("machines" not in turn.task.goal for turn in run.trace.tasks[0].rounds)
     assert set(seen) == {"ours"}
     assert make_search_agent(collection_sources("shared", data_dir=folder, tenant="green"))("servers agree") == []
+
+
+def test_the_standard_agent_asks_every_collection_weighs_them_and_shows_a_copy_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    names = [f"topic{number}" for number in range(6)]
+    for name in names:
+        make(folder, name, {"raft.md": PROTOCOLS["raft.md"], f"{name}.md": f"Raft is the topic of {name}.\n"})
+    sources = collection_sources(data_dir=folder)
+
+    def ask(**settings: Any) -> list[tuple[str | None, str]]:
+        results = standard_agent(sources, judge=Content(), **settings)("who designed Raft")
+        return [(hit.origin, hit.chunk.source) for hit in results]
+
+    found = ask(weights={"topic4": 9.0})
+    assert found[0] == ("topic0", "raft.md"), "six collections have it, so it stands first"
+    assert found[1] == ("topic4", "topic4.md")
+    assert sorted(source for _, source in found) == ["raft.md", *(f"{name}.md" for name in names)]
+    assert [source for _, source in ask(identity="none")].count("raft.md") == 6
+    assert [source for _, source in ask(identity=lambda chunk: chunk.title)].count("raft.md") == 1
+    assert [source for _, source in ask(identity="doi")].count("raft.md") == 6

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         collection_sources,
         collections_view,
     )
+    from ragcli.agent.standard import standard_agent
     from ragcli.agent.trace import AgentRun, Retrieval, Round, TaskTrace, Trace
     from ragcli.agent.values import (
         Budget,
@@ -92,6 +93,7 @@ __all__ = [
     "select",
     "single_subtask_planner",
     "splitting_planner",
+    "standard_agent",
 ]
 
 _NAMES: Final = {
@@ -103,6 +105,7 @@ _NAMES: Final = {
     "roles": "Citer Evaluator Formulator Planner Reranker Retriever",
     "selection": "Selection select",
     "sources": "CollectionRetriever CollectionsView as_retriever collection_sources collections_view",
+    "standard": "standard_agent",
     "trace": "AgentRun Retrieval Round TaskTrace Trace",
     "values": "Budget Judgement LowLevelQuery Query Result SubTask make_result result_key",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,13 +10,15 @@ from ragcli.agent.defaults import splitting_planner
 from ragcli.agent.gated import gate_evaluator
 from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
 from ragcli.agent.loop import SingleContextAgent, make_search_agent
+from ragcli.agent.merging import Identity, make_rrf_reranker
 from ragcli.agent.sources import CollectionRetriever
-from ragcli.agent.values import Budget
+from ragcli.agent.values import Budget, Result
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
     from ragcli.gate.values import Preset
     from ragcli.llm.protocols import LanguageModel
+    from ragcli.retrieval.identity import Identity as DocumentIdentity
 
 ROUNDS: Final = 3
 KEPT: Final = 10
@@ -30,6 +32,8 @@ def standard_agent(
     preset: Preset = "balanced",
     model: LanguageModel | None = None,
     rounds: int = ROUNDS,
+    weights: Mapping[str, float] | None = None,
+    identity: DocumentIdentity = "content",
     descriptions: Mapping[str, str] | None = None,
     prompts: Path | None = None,
     notify: Callable[[str], None] | None = None,
@@ -38,13 +42,17 @@ def standard_agent(
 
     With a `model`, that plans, puts goals in other words, and says what is missing. Without one the question is
     taken apart by its seams, the gate (`judge`, `preset`) says whether the evidence suffices, and the next round
-    looks for words out of what was found (RM3). `descriptions` tell the model what a source is about; `prompts` is a
+    looks for words out of what was found (RM3). `weights` and `identity` are for the merging of the collections, as in
+    a `QueryRequest`. `descriptions` tell the model what a source is about; `prompts` is a
     folder of the user's own. `notify` is told of what fails.
     """
+    reranker = make_rrf_reranker(weights=weights, identity=_passage_identity(identity))
     budget = Budget(max_rounds=rounds, max_sources_per_task=max(len(sources), 1))
     if model is None:
         evaluator = gate_evaluator(sources, judge=judge, preset=preset)
-        return make_search_agent(sources, planner=splitting_planner, evaluator=evaluator, budget=budget)
+        return make_search_agent(
+            sources, planner=splitting_planner, evaluator=evaluator, reranker=reranker, budget=budget
+        )
     return make_search_agent(
         sources,
         planner=make_llm_planner(model=model, descriptions=descriptions, prompts=prompts, notify=notify),
@@ -57,5 +65,21 @@ def standard_agent(
             prompts=prompts,
             notify=notify,
         ),
+        reranker=reranker,
         budget=budget,
     )
+
+
+def _passage_identity(identity: DocumentIdentity) -> Identity:
+    """What makes documents the same, as what makes their passages the same."""
+    if identity in ("content", "path"):
+        return identity
+    if identity == "none":
+        return None
+
+    def key(hit: Result) -> Hashable:
+        chunk = hit.chunk
+        value = identity(chunk) if callable(identity) else chunk.metadata.get(identity)
+        return (str(value), chunk.start, chunk.end) if value not in (None, "", []) else None
+
+    return key

@@ -30,7 +30,8 @@ _SHOWN: Final = 3
 """Hits of a round that the tree shows, of those it brought and kept."""
 _TITLES: Final = 5
 _LONGEST_TITLE: Final = 80
-_NOT_PARAMETERS: Final = frozenset({"text", "top"})
+# The first two are the question's own; the others are for the merging of all collections.
+_NOT_PARAMETERS: Final = frozenset({"text", "top", "weights", "identity"})
 
 
 ByAgent = Annotated[
@@ -95,6 +96,8 @@ def search_by_agent(
         preset=asking.preset,
         model=asking.model,
         rounds=asking.agent.rounds if asking.agent is not None else _ROUNDS,
+        weights=dict(request.weights),
+        identity=request.identity,
         descriptions=_descriptions(collections) if plans else None,
         prompts=asking.prompts,
         notify=note,
