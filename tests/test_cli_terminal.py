@@ -191,7 +191,7 @@ def test_a_hit_has_exactly_the_keys_of_the_contract() -> None:
     assert set(output.hit_record(hit())) == {
         *("rank", "source", "text", "score", "score_type", "cosine"),
         *("collection", "document_id", "chunk_id", "page_start", "page_end", "heading", "reranker", "scores"),
-        *("title", "path"),
+        *("title", "path", "source_score", "duplicates", "others"),
     }
     assert output.hit_record(hit())["scores"] == {"bm25": 1.0, "dense": None}
 

@@ -25,6 +25,7 @@ pytestmark = [
 CONTRACT = {
     *("rank", "source", "text", "score", "score_type", "cosine", "collection", "document_id", "chunk_id"),
     *("page_start", "page_end", "heading", "reranker", "scores", "title", "path"),
+    *("source_score", "duplicates", "others"),
 }
 
 

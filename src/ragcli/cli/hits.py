@@ -26,6 +26,9 @@ WIDE: Final = 100
 # Characters of a passage to show: about four lines wherever it stands.
 _EXCERPT_NARROW: Final = 300
 _EXCERPT_WIDE: Final = 420
+# Other passages of the same document, and characters of each.
+_OTHERS: Final = 3
+_EXCERPT_OTHER: Final = 120
 _NAME_PARTS: Final = re.compile(r"[^/\\_\- ]*[/\\_\- ]|[^/\\_\- ]+")
 
 
@@ -46,7 +49,7 @@ def hits_rows(hits: Sequence[Hit], question: str, screen: Screen, *, several: bo
     table = _frame(screen)
     room = _place_width(screen)
     for hit in hits:
-        place, passage = _place(hit.chunk, room, several=several), _passage(hit, question, screen, limit)
+        place, passage = _place(hit, room, several=several), _passage(hit, question, screen, limit)
         if screen.width >= WIDE:
             table.add_row(str(hit.rank), f"{hit.score:.3f}", place, passage)
         else:
@@ -121,15 +124,19 @@ def _place_width(screen: Screen) -> int:
     return max(26, screen.width // 4) if screen.width >= WIDE else screen.width - 13
 
 
-def _place(chunk: StoredChunk, room: int, *, several: bool) -> Text:
+def _place(hit: Hit, room: int, *, several: bool) -> Text:
     from rich.text import Text
 
+    chunk = hit.chunk
     text = Text(_fold_place(chunk, room), style="cyan")
     if several:
         text.append(f" [{safe_line(chunk.collection)}]", style="not bold dim")
     if chunk.heading:
         text.append("\n" + safe_line(chunk.heading), style="italic dim")
-    return text.append("\n" + safe_line(chunk.chunk_id), style="dim")
+    text.append("\n" + safe_line(chunk.chunk_id), style="dim")
+    if same := len(hit.duplicates):
+        text.append(f"\n+ {same} that {'says' if same == 1 else 'say'} the same", style="dim")
+    return text
 
 
 def _fold_place(chunk: StoredChunk, room: int) -> str:
@@ -163,6 +170,13 @@ def _passage(hit: Hit, question: str, screen: Screen, limit: int | None) -> Text
     text = Text(shown)
     for start, end in marks:
         text.stylize("bold", start, end)
+    for other in hit.others[:_OTHERS]:
+        place = pages_of(other.chunk.page_start, other.chunk.page_end)
+        words = safe_line(best_sentences(other.chunk.text, question, _EXCERPT_OTHER).text)
+        name = safe_line(other.chunk.chunk_id)
+        text.append(f"\n└ {name}{', ' if place else ''}{place}: ", style="dim").append(words)
+    if more := len(hit.others) - _OTHERS:
+        text.append(f"\n└ and {more} more" if more > 0 else "", style="dim")
     return text
 
 

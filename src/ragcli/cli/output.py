@@ -65,6 +65,11 @@ def hit_record(hit: Hit) -> dict[str, object]:
         "scores": dict(hit.scores),
         "title": chunk.title,
         "path": chunk.path,
+        "source_score": hit.source_score,
+        "duplicates": [
+            {"source": each.source, "collection": each.collection, "chunk_id": each.chunk_id} for each in hit.duplicates
+        ],
+        "others": [hit_record(other) for other in hit.others],
     }
 
 

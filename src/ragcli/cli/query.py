@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
 from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
+from ragcli.cli.ranking import (
+    Diversity,
+    Grouped,
+    HalfLife,
+    IdentityKey,
+    KeepDuplicates,
+    Like,
+    Recency,
+    Weights,
+    arrangement,
+)
 from ragcli.cli.searching import (
     MaxPerSource,
     NoRerank,
+    OptionalQuestion,
     PipelineName,
     PoolSize,
-    Question,
     RerankerKeyEnv,
     RerankerName,
     Top,
@@ -34,7 +47,7 @@ from ragcli.cli.techniques import (
     techniques_of,
 )
 from ragcli.cli.terminal import name_line, note, write, write_lines
-from ragcli.errors import EXIT_DONE
+from ragcli.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,12 +66,14 @@ app = new_app()
         'ragcli query "how is noise mitigated in short circuits" -c papers',
         'ragcli query "distinct values with little memory" --top 3 --json | jq ".[0].text"',
         "echo 'what does a leader election do' | ragcli query - --paths",
+        'ragcli query "short circuits" --where \'year >= 2017 and author ~ "Temme"\' --since 5y',
+        "ragcli query --like draft.md --group --recency 0.2",
         'ragcli query "compare raft with paxos" --decompose --expand rm3 --compress extractive',
     ),
 )
 def query(
     ctx: typer.Context,
-    text: Question,
+    text: OptionalQuestion = None,
     collection: CollectionNames = None,
     top: Top = None,
     pipeline: PipelineName = None,
@@ -67,6 +82,18 @@ def query(
     reranker_key_env: RerankerKeyEnv = None,
     no_rerank: NoRerank = False,
     max_per_source: MaxPerSource = None,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
+    weight: Weights = None,
+    diversity: Diversity = None,
+    recency: Recency = None,
+    half_life: HalfLife = None,
+    identity: IdentityKey = None,
+    keep_duplicates: KeepDuplicates = False,
+    group: Grouped = False,
+    like: Like = None,
     expand: Expand = None,
     rewrite: Rewrite = False,
     history: History = None,
@@ -91,10 +118,24 @@ def query(
     Without -c, every collection is searched.
     """
     form = at_most_one(Choice("--json", as_json), Choice("--jsonl", jsonl), Choice("--paths", paths))
+    if text is None and like is None:
+        raise UsageError(
+            "TEXT is missing: the question, or in place of it --like with a passage to find others like it."
+        )
     here = Surroundings(ctx)
+    arranged = arrangement(
+        here,
+        weight=weight,
+        diversity=diversity,
+        recency=recency,
+        half_life=half_life,
+        identity=identity,
+        keep_duplicates=keep_duplicates,
+        group=group,
+    )
     request = search_request(
         here,
-        text,
+        text or "",
         top=top,
         pipeline=pipeline,
         pool=pool,
@@ -102,7 +143,10 @@ def query(
         no_rerank=no_rerank,
         max_per_source=max_per_source,
         reranker_key_env=reranker_key_env,
+        where=filter_from(where, filter_json, since, until),
+        like=like,
     )
+    request = replace(request, **arranged)
     techniques = techniques_of(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
@@ -111,8 +155,11 @@ def query(
             llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
         )
     else:
+        if like is not None:
+            raise UsageError("--like asks no question that could be put in other words; leave out one of the two.")
         techniques.check(request)
     collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
 
     found = None
     if techniques is None:

@@ -57,6 +57,9 @@ class QueryDefaults:
     reranker: str = "auto"
     reranker_key_env: str | None = None
     max_per_source: int | None = None
+    diversity: float | None = None
+    recency: float | None = None
+    half_life: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
