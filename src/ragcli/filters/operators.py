@@ -17,7 +17,7 @@ from ragcli.errors import FilterError
 from ragcli.filters.expressions import DEEPEST, LONGEST
 from ragcli.filters.patterns import matcher
 from ragcli.filters.periods import period_of
-from ragcli.filters.tree import Compare, Comparison, Exists, Filter, Match, Not, OneOf, Value, all_of, any_of
+from ragcli.filters.tree import Compare, Comparison, Exists, Filter, Match, Not, OneOf, Value, all_of, any_of, storable
 
 _COMPARISONS: Final[Mapping[str, Comparison]] = MappingProxyType(
     {"$eq": "=", "$ne": "!=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -151,7 +151,7 @@ def _value(value: object, place: Place) -> Value:
     if isinstance(value, int | float):
         try:
             if math.isfinite(float(value)):
-                return value
+                return storable(value)
         except OverflowError:
             pass
         raise _wrong(place, "there is no such number")

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from ragcli.errors import FilterError
 from ragcli.filters.periods import read_period
-from ragcli.filters.tree import KEYWORDS, Value
+from ragcli.filters.tree import KEYWORDS, Value, storable
 
 Kind = Literal["key", "keyword", "text", "number", "date", "sign", "end"]
 
@@ -88,7 +88,7 @@ def _number(expression: str, found: re.Match[str]) -> tuple[Token, int]:
     if len(text) > _LONGEST_NUMBER or float(text) in (float("inf"), float("-inf")):
         raise _wrong("there are no numbers that large", expression, found.start())
     whole = text.lstrip("+-").isdigit()
-    return Token("number", text, found.start(), int(text) if whole else float(text)), found.end()
+    return Token("number", text, found.start(), storable(int(text)) if whole else float(text)), found.end()
 
 
 def _quoted(expression: str, at: int) -> tuple[Token, int]:

@@ -78,6 +78,11 @@ class Or:
 Filter = Compare | OneOf | Match | Exists | Not | And | Or
 
 
+def storable(number: float) -> int | float:
+    """The number as it can be compared with those of a store, whose whole numbers have 64 bits."""
+    return float(number) if isinstance(number, int) and not -(2**63) <= number < 2**63 else number
+
+
 def all_of(*filters: Filter | None) -> Filter:
     """A filter that holds where all of these do; None stands for no condition."""
     parts = tuple(
