@@ -50,7 +50,7 @@ Ragcli = Callable[..., Call]
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a data folder `data` in it, which has the collections `notes` and `long`."""
+    """A folder with a data folder `data` in it, which has `notes`, `again` the same, and `long`."""
     home = tmp_path_factory.mktemp("techniques")
     encoder = tiny_encoder(home / "encoder")
     tiny_cross_encoder(home / "cross")
@@ -68,8 +68,9 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setenv("RAGCLI_CACHE_DIR", str(home / "cache"))
         patch.setattr(sys, "stdout", io.StringIO())
         patch.setattr(sys, "stderr", io.StringIO())
-        for name in ("notes", "long"):
-            assert main(["ingest", str(home / name), "-c", name, "--encoder", str(encoder)]) == 0, sys.stderr.getvalue()
+        for folder, name in (("notes", "notes"), ("long", "long"), ("notes", "again")):
+            call = ["ingest", str(home / folder), "-c", name, "--encoder", str(encoder)]
+            assert main(call) == 0, sys.stderr.getvalue()
     return home
 
 

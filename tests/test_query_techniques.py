@@ -249,6 +249,36 @@ def test_a_language_model_takes_a_question_apart(ragcli: Ragcli, model: LlmServe
     assert {hit["sub_question"] for hit in answer.json} == {"what is a sketch", "what does a drug dose do"}
 
 
+def test_copies_in_several_collections_are_one_hit_whichever_part_finds_them(ragcli: Ragcli) -> None:
+    question = ("query", "compare a sketch with a drug dose", "-c", "notes", "-c", "again", "--json", "--top", "8")
+    hits = ragcli(*question, "--decompose").json
+    assert len({hit["text"] for hit in hits}) == len(hits) == 8
+
+
+def test_hits_can_be_grouped_by_document_after_merging(ragcli: Ragcli) -> None:
+    question = (
+        "query",
+        "compare a leader with a wing",
+        "-c",
+        "long",
+        "-c",
+        "notes",
+        "--json",
+        "--decompose",
+        "--group",
+    )
+    hits = ragcli(*question, "--top", "3").json
+    assert len({hit["document_id"] for hit in hits}) == len(hits) == 3
+
+
+def test_a_filter_holds_for_every_query_that_is_asked(ragcli: Ragcli) -> None:
+    question = ("query", "compare a leader with a wing", "-c", "notes", "--json", "--decompose", "--expand", "rm3")
+    hits = ragcli(*question, "--where", 'file ~ "e"', "--top", "8").json
+    assert hits
+    assert all("e" in Path(hit["source"]).stem for hit in hits)
+    assert any("e" not in Path(hit["source"]).stem for hit in ragcli(*question, "--top", "8").json)
+
+
 # shorter passages
 
 

@@ -163,7 +163,7 @@ def _queries(searcher: Searcher, request: QueryRequest, part: int, steps: Steps,
         asked = replace(asked, hypothetical=(*asked.hypothetical, *passages))
     if steps.feedback is not None:
         started = time.perf_counter()
-        first = searcher.query(replace(asked, top=min(FEEDBACK_HITS, _depth(asked)), max_per_source=None))
+        first = searcher.query(replace(asked, top=min(FEEDBACK_HITS, _depth(asked)), max_per_source=None, group=False))
         asked = steps.feedback(searcher, asked, first)
         work.times.append(StageTime("feedback", time.perf_counter() - started, f"{len(first.hits)} hits"))
     weight = VARIATIONS_WEIGHT / max(len(others), 1)
@@ -176,7 +176,7 @@ def _depth(request: QueryRequest) -> int:
 
 
 def _deep(request: QueryRequest) -> QueryRequest:
-    return replace(request, top=_depth(request), max_per_source=None)
+    return replace(request, top=_depth(request), max_per_source=None, group=False)
 
 
 def _merged(results: Sequence[QueryResult], hits: tuple[Hit, ...]) -> QueryResult:

@@ -84,6 +84,8 @@ class Techniques:
 
     def check(self, request: QueryRequest) -> None:
         """Raise UsageError for a technique that can have no effect in the request's pipeline."""
+        if self and request.like is not None:
+            raise UsageError("Query techniques are for a question; passages like another are found without them.")
         stages = PIPELINES[request.pipeline].stages
         if self.expand == "rm3" and "bm25" not in stages:
             raise UsageError(f"--expand rm3 adds words to the BM25 stage, and '{request.pipeline}' has none.")
