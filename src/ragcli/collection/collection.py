@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from ragcli.collection.calibration import StoredCalibration, read_calibration, write_calibration
 from ragcli.collection.catalogue import StoredFailure, all_failures
 from ragcli.collection.generation import CURRENT, NO_ENCODER, first_generation, read_generation, write_generation
 from ragcli.collection.lock import make_lock_files, writer_lock
@@ -223,6 +224,16 @@ class Collection:
             raise
         except CollectionError as error:
             return (str(error),)
+
+    def calibration(self) -> StoredCalibration | None:
+        """What the gate has learned of this collection, None if nothing. CollectionError if it is damaged."""
+        return read_calibration(self.path)
+
+    def store_calibration(
+        self, text: str | None, *, wait: bool = False, notify: Callable[[str], None] | None = None
+    ) -> None:
+        """Keep what the gate has learned, in the place of what it had; None forgets it. Raises CollectionBusy."""
+        write_calibration(self.path, text, wait=wait, notify=notify)
 
     def rename(self, new: str, *, wait: bool = False, notify: Callable[[str], None] | None = None) -> Collection:
         """Give the collection another name. CollectionError if it is taken."""

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from ragcli.collection.array_checks import damaged_stretches, sound_rows
 from ragcli.collection.assembly import EMBED_BATCH
 from ragcli.collection.blobs import count_pieces
+from ragcli.collection.calibration import drop_calibration
 from ragcli.collection.catalogue import document_chunks
 from ragcli.collection.collection import Collection
 from ragcli.collection.drafts import Cut, chunk_inputs
@@ -34,7 +35,13 @@ from ragcli.collection.steps import DocumentLost, take_step
 from ragcli.collection.store import explained, transaction
 from ragcli.collection.structure import altered_definitions
 from ragcli.collection.texts import read_document
-from ragcli.collection.verification import damaged_documents, damaged_failures, damaged_files, find_problems
+from ragcli.collection.verification import (
+    damaged_calibration,
+    damaged_documents,
+    damaged_failures,
+    damaged_files,
+    find_problems,
+)
 from ragcli.collection.writer import Writer, bare_writer, lexical_entries
 from ragcli.errors import CollectionError
 
@@ -66,6 +73,9 @@ def repair(
                 for source in _drop_damaged(writer)
             ]
             done += _mend_records(writer.connection)
+            if damaged_calibration(writer.connection):
+                drop_calibration(writer.connection)
+                done.append("the gate's calibration was dropped; `ragcli eval --calibrate-gate` makes a new one")
         if "sieves" in parts:
             drop_sieves(writer.connection)
             done.append("the sieves of exact search were made anew")

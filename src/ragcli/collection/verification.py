@@ -18,13 +18,14 @@ from typing import Final, Literal
 import numpy as np
 
 from ragcli.collection.array_checks import check_arrays
+from ragcli.collection.calibration import stored_text
 from ragcli.collection.generation import Generation
 from ragcli.collection.manifest import MANIFEST, manifest
 from ragcli.collection.seals import card_of, chunk_seal, failure_seal, frame_seal, seal_document, seal_file
 from ragcli.collection.sieves import damaged_sieves
 from ragcli.collection.structure import altered_definitions
 from ragcli.collection.texts import checked_text
-from ragcli.errors import RagcliError
+from ragcli.errors import CollectionError, RagcliError
 
 Part = Literal["store", "sieves", "arrays", "lexical", "tfidf", "manifest"]
 _MOST: Final = 20
@@ -76,7 +77,18 @@ def _check_store(_folder: Path, connection: sqlite3.Connection, record: Generati
         yield f"the record of the file '{source}' (number {number}) is damaged in the store"
     for number, source in damaged_failures(connection):
         yield f"the record of the failure of '{source}' (number {number}) is damaged in the store"
+    if damaged_calibration(connection):
+        yield "store.db: the gate's calibration is not what was stored"
     yield from _check_counter(connection)
+
+
+def damaged_calibration(connection: sqlite3.Connection) -> bool:
+    """Is the gate's calibration something else than what was stored?"""
+    try:
+        stored_text(connection)
+    except (CollectionError, UnicodeDecodeError):
+        return True
+    return False
 
 
 def _check_counter(connection: sqlite3.Connection) -> Iterator[str]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ragcli.collection.blobs import count_pieces, put_integers, put_segments, read_integers
+from ragcli.collection.calibration import drop_calibration
 from ragcli.collection.drafts import Cut
 from ragcli.collection.generation import (
     CURRENT,
@@ -208,6 +209,8 @@ class Writer:
         with uninterrupted(), explained(self.folder):
             with transaction(self.connection):
                 switch_tables(self.connection)
+                if record.fingerprint != self.record.fingerprint:
+                    drop_calibration(self.connection)
                 drop_segments(self.connection, self.record)
                 self.connection.execute("DELETE FROM segments WHERE file LIKE 'tfidf/%'")
                 put_segments(self.connection, record.tfidf or 0, tfidf)
