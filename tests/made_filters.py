@@ -5,16 +5,19 @@ Keys and values are few, so that filters meet documents often, and of every type
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from random import Random
 from typing import Any
 
 from hypothesis import strategies as st
 
 from ragcli.filters import Compare, Exists, Filter, Match, Not, OneOf, Value, all_of, any_of
 from ragcli.filters.periods import Period, period_of, read_period
+from ragcli.filters.tree import Comparison
 from ragcli.records import Metadata
 
-KEYS = ("year", "tag", "author", "date", "my key", "and", "größe`", "x")
+KEYS = ("a", "b", "my key", "and", "größe`")
 TEXTS = ("", "a", "A", "ä", "ab", "b%", "Zürich", "2024", "2024-05-01", "2024-05", "a\0b", 'q"\\', "名前", "true", "1")
 NUMBERS: tuple[int | float, ...] = (0, 1, -1, 2.5, 2017, 2024, 2**53 + 1, 2**53, 1e300, -0.5, 2**63 - 1, 0.1)
 DAYS = (date(2024, 5, 1), date(2024, 5, 31), date(2023, 12, 31), date(1, 1, 1), date(9999, 12, 31))
@@ -33,6 +36,21 @@ def _period(text: str) -> Period:
     return found
 
 
+def many_metadata(count: int, seed: int = 0) -> list[Metadata]:
+    """Metadata of so many documents, the same for a seed, that have most of what filters ask for."""
+    chosen = Random(seed)
+
+    def value() -> Any:
+        kind = chosen.randrange(5)
+        if kind == 0:
+            return chosen.choice(DAYS + MOMENTS)
+        if kind == 1:
+            return [chosen.choice(TEXTS) for _ in range(chosen.randrange(4))]
+        return chosen.choice((TEXTS, NUMBERS, (True, False))[kind - 2])
+
+    return [{key: value() for key in KEYS if chosen.random() < 0.6} for _ in range(count)]
+
+
 def metadata() -> st.SearchStrategy[Metadata]:
     """What a document may be said to be."""
     value: st.SearchStrategy[Any] = st.one_of(
@@ -45,6 +63,16 @@ def values() -> st.SearchStrategy[Value]:
     """What a filter may compare with."""
     periods = st.sampled_from(WRITTEN).map(_period) | st.sampled_from(DAYS + MOMENTS).map(period_of)
     return st.one_of(texts, numbers, st.booleans(), periods)
+
+
+def comparisons() -> Iterator[Filter]:
+    """Every comparison of one key with every value that there is here."""
+    periods = [*map(_period, WRITTEN), *map(period_of, DAYS + MOMENTS)]
+    for value in (*TEXTS, *NUMBERS, *periods, True, False):
+        yield OneOf(KEYS[0], (value, "other"))
+        orders: tuple[Comparison, ...] = () if isinstance(value, bool) else ("<", "<=", ">", ">=")
+        for operator in ("=", "!=", *orders):
+            yield Compare(KEYS[0], operator, value)
 
 
 def filters() -> st.SearchStrategy[Filter]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.collection_support import WORDS, new_collection, prose, take_in_records
-from tests.made_filters import filters, metadata
+from tests.made_filters import comparisons, filters, many_metadata, metadata
 
 from ragcli.collection import Collection, filtering
 from ragcli.collection.filtering import known_keys, matching_documents, unknown_keys
@@ -22,17 +23,21 @@ from ragcli.filters import Filter, OneOf, matches, parse_where, where_text
 from ragcli.records import Metadata
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def store() -> Iterator[sqlite3.Connection]:
-    connection = memory_store()
-    yield connection
-    connection.close()
+    with closing(memory_store()) as connection:
+        yield connection
+
+
+@pytest.fixture(scope="module")
+def many() -> Iterator[tuple[sqlite3.Connection, list[Metadata]]]:
+    """A store of many documents, and their metadata."""
+    with closing(memory_store()) as connection:
+        yield connection, fill(connection, many_metadata(400))
 
 
 def fill(connection: sqlite3.Connection, said: list[Metadata]) -> list[Metadata]:
-    """Put documents with these metadata, numbered from 1, in the place of those there are; how they read again."""
-    connection.execute("DELETE FROM metadata")
-    connection.execute("DELETE FROM documents")
+    """Put in documents with these metadata, numbered from 1; how they read again."""
     read = []
     for number, each in enumerate(said, 1):
         stored = encode_metadata(clean_metadata(each))
@@ -46,16 +51,35 @@ def fill(connection: sqlite3.Connection, said: list[Metadata]) -> list[Metadata]
     return read
 
 
-@settings(max_examples=150, deadline=None)
-@given(said=st.lists(metadata(), min_size=1, max_size=8), condition=filters(), few=st.sampled_from([0, 3, 2_000]))
-def test_the_store_finds_the_documents_that_plain_python_finds(
-    store: sqlite3.Connection, said: list[Metadata], condition: Filter, few: int
+def test_every_comparison_means_in_the_store_what_it_means_in_plain_python(
+    many: tuple[sqlite3.Connection, list[Metadata]],
 ) -> None:
-    read = fill(store, said)
+    store, read = many
+    for condition in comparisons():
+        wanted = [number for number, each in enumerate(read, 1) if matches(condition, each)]
+        assert list(matching_documents(store, condition)) == wanted, where_text(condition)
+
+
+@settings(max_examples=150, deadline=None)
+@given(condition=filters(), few=st.sampled_from([0, 60, 2_000]))
+def test_the_store_finds_the_documents_that_plain_python_finds(
+    many: tuple[sqlite3.Connection, list[Metadata]], condition: Filter, few: int
+) -> None:
+    store, read = many
     wanted = [number for number, each in enumerate(read, 1) if matches(condition, each)]
     with pytest.MonkeyPatch.context() as patch:
         # From how many documents on a condition is looked up and not asked of each decides how, never what.
         patch.setattr(filtering, "FEW", few)
+        assert list(matching_documents(store, condition)) == wanted, where_text(condition)
+
+
+@settings(max_examples=60, deadline=None)
+@given(said=st.lists(metadata(), max_size=4), condition=filters())
+def test_whatever_documents_say_the_store_finds_those_that_plain_python_finds(
+    said: list[Metadata], condition: Filter
+) -> None:
+    with closing(memory_store()) as store:
+        wanted = [number for number, each in enumerate(fill(store, said), 1) if matches(condition, each)]
         assert list(matching_documents(store, condition)) == wanted, where_text(condition)
 
 
