@@ -168,6 +168,14 @@ def test_an_evaluator_is_never_shown_more_than_the_budget_and_each_source_gets_i
     assert len(results) == 4
 
 
+def test_an_evaluator_may_give_what_it_keeps_as_it_comes() -> None:
+    def evaluator(task: SubTask, results: Sequence[Result]) -> Judgement:
+        return Judgement((hit for hit in results), sufficient=True)  # type: ignore[arg-type]
+
+    run = make_search_agent({"zoo": Shelf("zebra")}, evaluator=evaluator).run("zebra")
+    assert texts(run.results) == texts(run.trace.tasks[0].rounds[0].judgement.relevant) == ["zebra"]
+
+
 def test_places_that_the_evaluator_frees_are_filled_by_what_the_next_round_brings() -> None:
     def evaluator(task: SubTask, results: Sequence[Result]) -> Judgement:
         if task.goal == "lion":
@@ -322,7 +330,7 @@ def test_a_citer_that_takes_the_query_is_given_it() -> None:
         asked.append(query)
         return results
 
-    make_search_agent({"zoo": Shelf("zebra")}, citer=citer)(Query("zebra", {"top": 1}))  # type: ignore[arg-type]
+    make_search_agent({"zoo": Shelf("zebra")}, citer=citer)(Query("zebra", {"top": 1}))
     assert asked == [Query("zebra", {"top": 1})]
 
 
@@ -390,7 +398,7 @@ async def content(task: SubTask, results: Sequence[Result]) -> Judgement:
 
 def mixed() -> SingleContextAgent:
     sources = {"zoo": asynchronous(Shelf("zebra in the zoo")), "farm": Shelf("zebra on the farm")}
-    return make_search_agent(sources, evaluator=content)  # type: ignore[arg-type]
+    return make_search_agent(sources, evaluator=content)
 
 
 def test_roles_and_sources_may_be_asynchronous_where_the_agent_is_called_from_plain_code() -> None:

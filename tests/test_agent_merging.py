@@ -83,7 +83,7 @@ def test_an_identity_makes_one_result_of_what_several_sources_have() -> None:
     pool[2] = replace(pool[2], chunk=replace(pool[2].chunk, text=pool[1].chunk.text, end=pool[1].chunk.end))
     assert ids(rrf_reranker(pool)) == ["other", "yours", "mine", "last"]
     for identity in ("path", "pointer", "content", lambda each: each.chunk.path):
-        merged = make_rrf_reranker(identity=identity)(pool)  # type: ignore[arg-type]
+        merged = make_rrf_reranker(identity=identity)(pool)
         assert ids(merged) == ["yours", "other", "last"], identity
         assert merged[0].score == pytest.approx(1 / 61 + 1 / 62)
 

@@ -7,6 +7,7 @@ a place that says nothing about who is to blame.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from ragcli.agent.values import Judgement, LowLevelQuery, Result, SubTask
@@ -41,12 +42,12 @@ def judgement_of(who: str, given: object) -> Judgement:
     """`given` as a judgement over hits."""
     if not isinstance(given, Judgement):
         raise RoleError(f"{who} must give a Judgement, not {_kind(given)}.")
-    results_of(f"{who}, as relevant,", given.relevant)
+    relevant = results_of(f"{who}, as relevant,", given.relevant)
     if given.refinement is not None:
         if not isinstance(given.refinement, SubTask):
             raise RoleError(f"{who} must refine by a SubTask, not by {_kind(given.refinement)}.")
         _check_task(who, given.refinement)
-    return given
+    return replace(given, relevant=tuple(relevant))
 
 
 def _check_task(who: str, task: SubTask) -> None:

@@ -20,7 +20,7 @@ from ragcli.agent.checks import judgement_of, queries_of, results_of, tasks_of
 from ragcli.agent.defaults import identity_citer, identity_formulator, passthrough_evaluator, single_subtask_planner
 from ragcli.agent.driving import Call, Fetch, Job, Outcome, Steps, drive, drive_async
 from ragcli.agent.merging import fair_share, rrf_reranker
-from ragcli.agent.roles import Citer, Evaluator, Formulator, Planner, Reranker, Retriever
+from ragcli.agent.roles import AnyCiter, AnyEvaluator, AnyFormulator, AnyPlanner, AnyReranker, Retriever
 from ragcli.agent.trace import AgentRun, Retrieval, Round, TaskTrace, Trace
 from ragcli.agent.values import Budget, Judgement, LowLevelQuery, Query, Result, SubTask, result_key
 from ragcli.errors import LanguageModelError, UsageError
@@ -37,11 +37,11 @@ class SingleContextAgent:
     """
 
     sources: Mapping[str, Retriever]
-    planner: Planner = single_subtask_planner
-    formulator: Formulator = identity_formulator
-    evaluator: Evaluator = passthrough_evaluator
-    reranker: Reranker = rrf_reranker
-    citer: Citer = identity_citer
+    planner: AnyPlanner = single_subtask_planner
+    formulator: AnyFormulator = identity_formulator
+    evaluator: AnyEvaluator = passthrough_evaluator
+    reranker: AnyReranker = rrf_reranker
+    citer: AnyCiter = identity_citer
     budget: Budget = field(default_factory=Budget)
     concurrency: int = CONCURRENCY
 
@@ -69,11 +69,11 @@ class SingleContextAgent:
 def make_search_agent(
     sources: Mapping[str, Retriever],
     *,
-    planner: Planner | None = None,
-    formulator: Formulator | None = None,
-    evaluator: Evaluator | None = None,
-    reranker: Reranker | None = None,
-    citer: Citer | None = None,
+    planner: AnyPlanner | None = None,
+    formulator: AnyFormulator | None = None,
+    evaluator: AnyEvaluator | None = None,
+    reranker: AnyReranker | None = None,
+    citer: AnyCiter | None = None,
     budget: Budget | None = None,
     concurrency: int = CONCURRENCY,
 ) -> SingleContextAgent:

@@ -7,7 +7,7 @@ need as arguments and give values, so each can be tested, replaced or put on a l
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask
@@ -26,7 +26,7 @@ class Retriever(Protocol):
 class Planner(Protocol):
     """Breaks a query up into sub-tasks and says which sources each is for."""
 
-    def __call__(self, query: Query, sources: Mapping[str, Retriever]) -> Sequence[SubTask]:
+    def __call__(self, query: Query, sources: Mapping[str, Retriever], /) -> Sequence[SubTask]:
         """The sub-tasks, pursued one after another."""
         ...
 
@@ -35,7 +35,7 @@ class Planner(Protocol):
 class Formulator(Protocol):
     """Turns a sub-task and one of its sources into concrete queries. It gives queries, never sub-tasks."""
 
-    def __call__(self, task: SubTask, source: str) -> Sequence[LowLevelQuery]:
+    def __call__(self, task: SubTask, source: str, /) -> Sequence[LowLevelQuery]:
         """What to ask that source."""
         ...
 
@@ -44,7 +44,7 @@ class Formulator(Protocol):
 class Evaluator(Protocol):
     """Judges what a sub-task has found so far, and may say what to look for next."""
 
-    def __call__(self, task: SubTask, results: Sequence[Result]) -> Judgement:
+    def __call__(self, task: SubTask, results: Sequence[Result], /) -> Judgement:
         """What to keep, whether it suffices, and the refinement if it does not."""
         ...
 
@@ -53,7 +53,7 @@ class Evaluator(Protocol):
 class Reranker(Protocol):
     """Puts the results of all sub-tasks and sources in their final order."""
 
-    def __call__(self, results: Sequence[Result]) -> Sequence[Result]:
+    def __call__(self, results: Sequence[Result], /) -> Sequence[Result]:
         """The results, best first."""
         ...
 
@@ -65,6 +65,14 @@ class Citer(Protocol):
     One that takes a keyword `query` is given the Query as well.
     """
 
-    def __call__(self, results: Sequence[Result]) -> Sequence[Result]:
+    def __call__(self, results: Sequence[Result], /) -> Sequence[Result]:
         """The results that may be cited, in order."""
         ...
+
+
+# What an agent takes for each role: also an `async` function, and a citer that asks for the query.
+AnyPlanner = Planner | Callable[..., Awaitable[Sequence[SubTask]]]
+AnyFormulator = Formulator | Callable[..., Awaitable[Sequence[LowLevelQuery]]]
+AnyEvaluator = Evaluator | Callable[..., Awaitable[Judgement]]
+AnyReranker = Reranker | Callable[..., Awaitable[Sequence[Result]]]
+AnyCiter = Citer | Callable[..., Sequence[Result]] | Callable[..., Awaitable[Sequence[Result]]]
