@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -20,6 +21,15 @@ from ragcli.cli.language import (
 )
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Choice, CollectionNames, Json, Surroundings, at_most_one
+from ragcli.cli.ranking import (
+    Diversity,
+    HalfLife,
+    IdentityKey,
+    KeepDuplicates,
+    Recency,
+    Weights,
+    arrangement,
+)
 from ragcli.cli.searching import (
     MaxPerSource,
     NoRerank,
@@ -112,6 +122,12 @@ def ask(
     filter_json: FilterJson = None,
     since: Since = None,
     until: Until = None,
+    weight: Weights = None,
+    diversity: Diversity = None,
+    recency: Recency = None,
+    half_life: HalfLife = None,
+    identity: IdentityKey = None,
+    keep_duplicates: KeepDuplicates = False,
     expand: Expand = None,
     rewrite: Rewrite = False,
     history: History = None,
@@ -150,6 +166,16 @@ def ask(
         reranker_key_env=reranker_key_env,
         where=filter_from(where, filter_json, since, until),
     )
+    arranged = arrangement(
+        here,
+        weight=weight,
+        diversity=diversity,
+        recency=recency,
+        half_life=half_life,
+        identity=identity,
+        keep_duplicates=keep_duplicates,
+    )
+    request = replace(request, **arranged)
     techniques = techniques_of(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
