@@ -7,7 +7,7 @@ there too. `not` turns any condition round, so `not year = 2017` also keeps docu
 
 Values of different types neither equal nor order one another, and nothing is converted, with these exceptions: a
 number of four digits and a text that reads as a date are that date when they meet one. Texts are compared by code
-points, numbers as floats. `~`, `like` and `matches` look at texts and at dates as they are shown.
+points, and whole numbers exactly. `~`, `like` and `matches` look at texts and at dates as they are shown.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def stands(value: Scalar, operator: Comparison, wanted: Value) -> bool:
         return period is not None and _in_time(seconds_of(value), operator, period)
     if isinstance(value, str):
         return isinstance(wanted, str) and _ordered(value, operator, wanted)
-    return isinstance(wanted, int | float) and _ordered(float(value), operator, float(wanted))
+    return isinstance(wanted, int | float) and _ordered(value, operator, wanted)
 
 
 def as_period(wanted: Value) -> Period | None:
