@@ -54,7 +54,7 @@ def evaluate(
     compare: Annotated[
         list[str] | None,
         typer.Option(
-            "--compare", metavar="P,P,…", help="Pipelines, with options if any: bm25,hybrid:pool=50,reranker=late."
+            "--compare", metavar="P,P,…", help="Pipelines, with options if any: bm25,hybrid:pool=50,expand=rm3."
         ),
     ] = None,
     run: Annotated[
@@ -129,6 +129,7 @@ def evaluate(
     here = Surroundings(ctx)
     if make_qrels is not None:
         _refuse("--make-qrels", DATA=data, run=run, qrels=qrels, run_out=run_out, plot=plot, per_query=per_query)
+        _refuse("--make-qrels", llm_base_url=llm_base_url, llm_model=llm_model, max_llm_calls=max_llm_calls)
         return _label(make_qrels, qrels_out, collection, compare, depth, here)
     if qrels_out is not None:
         raise UsageError("--qrels-out goes with --make-qrels, which names the questions to label.")
