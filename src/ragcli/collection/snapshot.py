@@ -127,8 +127,8 @@ class Snapshot:
         """CollectionError if the vector of one of these rows is not what was written, or is another chunk's."""
         import numpy as np
 
-        if self.record.dimension:
-            wanted = list(rows)
+        wanted = list(rows)
+        if self.record.dimension and wanted:
             found = np.ascontiguousarray(self.vectors[wanted]).reshape(len(wanted), -1).view(np.uint8)
             self._check(wanted, found, [1] * len(wanted), "vector")
 
