@@ -26,6 +26,11 @@ COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
             "Say whether the documents answer a question, and show where.",
             'ragcli ask "what colour is the fourth funnel" -c papers --extract',
         ),
+        "check": Entry(
+            "ragcli.cli.check",
+            "Check what a text claims, sentence by sentence, against your documents.",
+            "ragcli check draft.md -c papers",
+        ),
         "grep": Entry(
             "ragcli.cli.grep",
             "Find an exact phrase or a regular expression.",

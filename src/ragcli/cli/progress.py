@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragcli.cli.terminal import can_animate, note, rich_console, safe_line
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from ragcli.cli.terminal import Screen
     from ragcli.collection.events import IngestEvent
+
+Item = TypeVar("Item")
 
 _PHASES: Final = (
     ("checking", "Looking for changes"),
@@ -169,3 +171,19 @@ def _show(progress: Progress, task: TaskID, tally: Tally) -> None:
 
 def _description(tally: Tally) -> str:
     return dict(_PHASES).get(tally.phase, tally.phase)
+
+
+def steps(items: Iterable[Item], total: int, what: str, screen: Screen) -> Iterator[Item]:
+    """The items as they come, with a line that counts them where a person watches."""
+    if not can_animate(sys.stderr) or total < 2:
+        yield from items
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = rich_console(sys.stderr, screen, animated=True)
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        for item in items:
+            yield item
+            progress.advance(task)

@@ -29,19 +29,20 @@ _WEIGHTLESS: Final = (
     "a an any did do does been being be have had will would shall should may might must can could to of the that "
     "there longer yet ever even just only also very quite such significantly at all but while whereas although though "
     "however thus therefore hence moreover furthermore then both each other another same own here now since because "
-    "per via upon within through during between among across"
+    "author authors per via upon within through during between among across"
 )
 _LIGHT: Final = COMMON_WORDS | frozenset(_WEIGHTLESS.split())
 _SCOPE: Final = 3
+_NEAR: Final = 2
 _OPPOSITES: Final = (
     "increase decrease; increase reduce; increase decline; rise fall; raise lower; high low; higher lower; more less; "
     "more fewer; greater smaller; greater less; larger smaller; large small; positive negative; positively negatively; "
     "before after; above below; faster slower; fast slow; stronger weaker; strong weak; upper lower; better worse; "
-    "best worst; most least; maximum minimum; maximal minimal; always never; all none; possible impossible; "
+    "best worst; most least; maximum minimum; maximal minimal; possible impossible; "
     "necessary unnecessary; sufficient insufficient; stable unstable; improve worsen; gain lose; gain loss; "
     "promote inhibit; activate inhibit; activate suppress; enhance inhibit; enhance reduce; enhance impair; "
     "induce prevent; induce suppress; upregulate downregulate; include exclude; accept reject; allow prevent; "
-    "allow forbid; with without; early late; first last; old new; long short; longer shorter; hot cold; "
+    "allow forbid; early late; first last; old new; long short; longer shorter; hot cold; "
     "expand contract; accelerate decelerate; accelerate slow; open closed; presence absence; present absent; "
     "same different; similar different; even odd; even uneven; active inactive; success failure; succeed fail"
 )
@@ -64,6 +65,8 @@ class Facts:
     """A text read for its facts.
 
     `telling` are the words that say what it is about, numbers aside; `stems` and `run_together` are of all words.
+    `order` has the stems of the telling words and the values of the numbers as they follow one another, each with its
+    place. `denials` has the telling words next to each word that denies.
     """
 
     words: tuple[Word, ...]
@@ -71,6 +74,8 @@ class Facts:
     numbers: tuple[Quantity, ...]
     stems: frozenset[str]
     run_together: frozenset[str]
+    order: tuple[tuple[str, int], ...]
+    denials: tuple[frozenset[str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,16 @@ def facts_of(text: str) -> Facts:
     pairs = {one.folded + other.folded for one, other in pairwise(words)}
     runs = frozenset(pairs | {word.folded for word in words})
     telling = tuple(word for word in words if _tells(word, numbers))
-    return Facts(words, telling, numbers, frozenset(word.stem for word in words), runs)
+    order = [(word.stem, word.start) for word in telling] + [(_key(each), each.start) for each in numbers]
+    return Facts(
+        words,
+        telling,
+        numbers,
+        frozenset(word.stem for word in words),
+        runs,
+        tuple(sorted(order, key=lambda each: each[1])),
+        tuple(_beside(place, words, telling) for place, word in enumerate(words) if _denies(word)),
+    )
 
 
 def differences(claim: Facts, known: Facts) -> Differences:
@@ -109,10 +123,17 @@ def differences(claim: Facts, known: Facts) -> Differences:
         alike = [each for each in known.numbers if same_value(number, each)]
         if not alike:
             numbers.append(number.written)
-        elif number.unit and all(each.unit not in (None, number.unit) for each in alike):
+        elif _of_another_kind(number, alike):
             units.append(number.written)
-        elif _out_of_place(number, claim, alike, known):
+        elif _out_of_place(number.start, {_key(each) for each in alike}, claim, known):
             misplaced.append(number.written)
+    misplaced += [
+        word.written
+        for word in telling
+        if (word.name or _opposites().get(word.stem, frozenset()) & known.stems)
+        and word.stem in known.stems
+        and _out_of_place(word.start, {word.stem}, claim, known)
+    ]
     return Differences(
         tuple(word.written for word in missing),
         len(missing) / len(telling) if telling else 0.0,
@@ -126,9 +147,16 @@ def differences(claim: Facts, known: Facts) -> Differences:
 
 
 def _tells(word: Word, numbers: Sequence[Quantity]) -> bool:
+    if word.stem in _opposites():
+        return True
     if word.folded in _LIGHT or word.folded in _CUES or word.folded.isdigit():
         return False
     return not any(number.start <= word.start < number.end for number in numbers)
+
+
+def denials_shared(one: Facts, other: Facts) -> int:
+    """How often one text denies something that the other speaks of."""
+    return sum(bool(near & other.stems) for near in one.denials)
 
 
 def _missing(claim: Facts, known: Facts) -> Iterator[Word]:
@@ -153,19 +181,44 @@ def _denials(claim: Facts, known: Facts) -> Iterator[str]:
             yield f"not {word.written}" if word.denied else word.written
 
 
-def _out_of_place(number: Quantity, claim: Facts, alike: Sequence[Quantity], known: Facts) -> bool:
-    """Does the number stand beside none of the words that it stands beside in the text, where it is?"""
-    wanted = _around(number, claim)
-    if not wanted or not (wanted & known.stems):
+def _of_another_kind(number: Quantity, alike: Sequence[Quantity]) -> bool:
+    """Is the number of milliseconds where the text has seconds, or bare where the text has per cent?"""
+    if number.unit is None:
+        return all(each.unit == "%" for each in alike)
+    return all(each.unit not in (None, number.unit) for each in alike)
+
+
+def _out_of_place(start: int, keys: set[str], claim: Facts, known: Facts) -> bool:
+    """Does what stands at `start` have other neighbours in the claim than in the text, wherever it stands there?
+
+    Only neighbours that the text knows can say so; one that it has in other words cannot.
+    """
+    place = next((at for at, (_, begins) in enumerate(claim.order) if begins == start), None)
+    if place is None:
         return False
-    return not any(wanted & _around(each, known) for each in alike)
+    there = {key for key, _ in known.order}
+    beside = {key for key, _ in claim.order[max(place - 1, 0) : place + 2] if key not in keys}
+    if not beside or not beside <= there:
+        return False
+    for at, (key, _) in enumerate(known.order):
+        if key in keys and beside & {near for near, _ in known.order[max(at - _NEAR, 0) : at + _NEAR + 1]}:
+            return False
+    return True
 
 
-def _around(number: Quantity, facts: Facts) -> frozenset[str]:
-    telling = facts.telling
-    before = [word.stem for word in telling if word.start < number.start][-2:]
-    after = [word.stem for word in telling if word.start >= number.end][:2]
+def _beside(place: int, words: Sequence[Word], telling: Sequence[Word]) -> frozenset[str]:
+    start = words[place].start
+    before = [word.stem for word in telling if word.start < start][-1:]
+    after = [word.stem for word in telling if word.start > start][:2]
     return frozenset(before + after)
+
+
+def _key(number: Quantity) -> str:
+    return f"{number.value:g}"
+
+
+def _denies(word: Word) -> bool:
+    return word.folded in _CUES or word.written.lower().endswith(("n't", "n’t"))
 
 
 def _words(text: str) -> Iterator[Word]:
@@ -175,7 +228,7 @@ def _words(text: str) -> Iterator[Word]:
     first = True
     for place, (written, start) in enumerate(tokens):
         if not written[0].isalnum():
-            scope = 0 if written not in "()" else scope
+            scope = 0
             first = first or written in ".!?"
             continue
         folded = _folded(written)

@@ -72,6 +72,11 @@ def quantities(text: str) -> list[Quantity]:
     return sorted(found, key=lambda each: each.start)
 
 
+def in_digits(text: str) -> str:
+    """The text with its small numbers in words, "two" to "twelve", as digits."""
+    return _WORD_NUMBER.sub(lambda found: f"{_WORDS[found[0].lower()]:g}", text)
+
+
 def same_value(claimed: Quantity, known: Quantity) -> bool:
     """Is the claimed number the known one, or what becomes of it by rounding to two digits or more?"""
     pairs = [(claimed.value, known.value)]

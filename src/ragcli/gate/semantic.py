@@ -11,16 +11,19 @@ abstracts, rewritten by rule, half of them with a fact changed; the figures are 
 from __future__ import annotations
 
 import math
+import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
-from ragcli.gate.facts import Differences, Facts, differences, facts_of
+from ragcli.gate.facts import Differences, Facts, denials_shared, differences, facts_of
 from ragcli.gate.faithfulness import Claim, Passage, Support
+from ragcli.gate.quantities import in_digits
 from ragcli.retrieval.sentences import sentence_spans
 
 if TYPE_CHECKING:
@@ -37,6 +40,12 @@ _KEPT: Final = 1500
 _AT_ONCE: Final = 32
 _SHOWN: Final = 8
 _LONGEST_SENTENCE: Final = 1200
+_NEARLY_REPEATED: Final = 0.6
+_WRITTEN_ALIKE: Final = (
+    (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<=\d)\s?%"), " percent"),
+    (re.compile(r"\b[Tt]he (?:authors|researchers)\b"), "we"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +65,7 @@ class _Stretch:
     start: int
     end: int
     text: str
+    sentences: tuple[str, ...]
     coverage: float
     weakest: float
 
@@ -95,11 +105,14 @@ class SemanticJudge:
         found = []
         for stretch in self._stretches(claim, known):
             passage = claim.passages[stretch.passage]
-            near = differences(known, facts_of(stretch.text))
-            far = differences(known, facts_of(f"{passage.about}\n{passage.text}"))
+            # What a passage is about it need not say again: "it" is the system of the title.
+            near = differences(known, facts_of(f"{passage.about}. {stretch.text}"))
+            far = differences(known, facts_of(f"{passage.about}. {passage.text}"))
             missing = _missing(near, far)
             support = Support(claim.text, False, 0.0, missing, stretch.passage, stretch.start, stretch.end)
-            found.append((_features(stretch, near, far), support))
+            alone = differences(known, facts_of(stretch.text)) if passage.about else near
+            features = _features(stretch, near, far, alone) | {"denying": _denied_otherwise(known, stretch)}
+            found.append((features, support))
         return found
 
     def _of(self, claim: Claim) -> Support:
@@ -128,7 +141,7 @@ class SemanticJudge:
             if not spans:
                 continue
             texts = [passage.text[start:end] for start, end in spans]
-            meant = self._similarities(claim.text, texts)
+            meant = self._similarities(claim.text, [*texts, passage.about])
             mine = []
             for first in range(len(spans)):
                 for last in range(first, min(first + _LONGEST_STRETCH, len(spans))):
@@ -137,8 +150,9 @@ class SemanticJudge:
                     if meant is None:
                         coverage = weakest = 1.0 - differences(known, facts_of(text)).share
                     else:
-                        coverage, weakest = _covered(meant[0][first : last + 1].max(axis=0), meant[1])
-                    mine.append(_Stretch(number, start, end, text, coverage, weakest))
+                        rows = np.maximum(meant[0][first : last + 1].max(axis=0), meant[0][-1])
+                        coverage, weakest = _covered(rows, meant[1])
+                    mine.append(_Stretch(number, start, end, text, tuple(texts[first : last + 1]), coverage, weakest))
             mine.sort(key=lambda each: -(each.coverage - 0.0001 * len(each.text) / 100))
             found += mine[:_STRETCHES]
         return found
@@ -148,7 +162,7 @@ class SemanticJudge:
         if self._vectors is None:
             return None
         encoder = self._vectors.encoder
-        encoding = encoder.encode_tokens([claim])[0]
+        encoding = encoder.encode_tokens([_plain(claim)])[0]
         if not len(encoding.tokens):
             return None
         tokens = self._tokens_of(texts)
@@ -170,7 +184,7 @@ class SemanticJudge:
         fresh: dict[str, FloatArray] = {}
         for start in range(0, len(new), _AT_ONCE):
             batch = new[start : start + _AT_ONCE]
-            encoded = self._vectors.encoder.encode_tokens(batch)
+            encoded = self._vectors.encoder.encode_tokens([_plain(text) for text in batch])
             fresh |= {text: each.tokens for text, each in zip(batch, encoded, strict=True)}
         self._tokens.update(fresh)
         found = [self._tokens[text] for text in texts]
@@ -205,7 +219,30 @@ def _covered(best: FloatArray, weights: FloatArray) -> tuple[float, float]:
     return coverage, float(counting[: max(1, len(counting) // 6)].mean())
 
 
-def _features(stretch: _Stretch, near: Differences, far: Differences) -> dict[str, float]:
+def _plain(text: str) -> str:
+    """The text with numbers written in one way, and those who speak called by one name."""
+    for pattern, instead in _WRITTEN_ALIKE:
+        text = pattern.sub(instead, text)
+    return in_digits(text)
+
+
+def _denied_otherwise(claim: Facts, stretch: _Stretch) -> float:
+    """1 if the claim denies more or less often than the sentence that it nearly repeats."""
+    wanted = {word.stem for word in claim.telling}
+    best, likest = 0.0, None
+    for sentence in stretch.sentences:
+        known = facts_of(sentence)
+        there = {word.stem for word in known.telling}
+        # A part of a sentence repeats it as well.
+        alike = len(wanted & there) / max(min(len(wanted), len(there)), 1) if len(there) >= len(wanted) // 2 else 0.0
+        if alike > best:
+            best, likest = alike, known
+    if likest is None or best < _NEARLY_REPEATED:
+        return 0.0
+    return float(denials_shared(claim, likest) != denials_shared(likest, claim))
+
+
+def _features(stretch: _Stretch, near: Differences, far: Differences, alone: Differences) -> dict[str, float]:
     names_far = len(far.names)
     numbers_far = len(far.numbers)
     return {
@@ -215,9 +252,10 @@ def _features(stretch: _Stretch, near: Differences, far: Differences) -> dict[st
         "words_far": far.share,
         "names": float(min(names_far, 2)),
         "names_near": float(min(max(len(near.names) - names_far, 0), 2)),
+        "names_about": float(min(max(len(alone.names) - len(near.names), 0), 2)),
         "numbers": float(min(numbers_far, 2)),
         "numbers_near": float(min(max(len(near.numbers) - numbers_far, 0), 2)),
-        "misplaced": float(min(len(near.misplaced), 1)),
+        "misplaced": float(min(len(alone.misplaced), 1)),
         "units": float(min(len(near.units), 1)),
         "denials": float(min(len(near.denials), 2)),
         "opposites": float(min(len(near.opposites), 1)),
@@ -233,7 +271,39 @@ def _missing(near: Differences, far: Differences) -> tuple[str, ...]:
     return tuple(dict.fromkeys(each for part in parts for each in part))[:_SHOWN]
 
 
-COEFFICIENTS: Final[Mapping[str, Mapping[str, float]]] = {
-    "vectors": {"intercept": -2.0, "coverage": 8.0, "numbers": -3.0, "names": -2.0, "denials": -2.0},
-    "words": {"intercept": 3.0, "words": -6.0, "numbers": -3.0, "names": -2.0, "denials": -2.0},
-}
+COEFFICIENTS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
+    {
+        "vectors": {
+            "intercept": -6.379,
+            "coverage": 3.436,
+            "weakest": 5.899,
+            "words": -0.917,
+            "words_far": -0.177,
+            "names": -4.07,
+            "names_near": -4.227,
+            "numbers": -5.952,
+            "numbers_near": -4.472,
+            "misplaced": -4.912,
+            "units": -3.764,
+            "denials": -1.868,
+            "opposites": -0.016,
+            "denying": -3.459,
+        },
+        "words": {
+            "intercept": -1.55,
+            "coverage": 2.131,
+            "weakest": 2.131,
+            "words": -2.276,
+            "words_far": -1.246,
+            "names": -4.785,
+            "names_near": -5.04,
+            "numbers": -6.271,
+            "numbers_near": -5.227,
+            "misplaced": -5.318,
+            "units": -3.975,
+            "denials": -2.009,
+            "opposites": -0.072,
+            "denying": -3.444,
+        },
+    }
+)

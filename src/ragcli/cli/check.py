@@ -1,0 +1,150 @@
+"""`ragcli check`: is what this text says in my documents?"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
+from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls, needed_language_model, prompts_folder
+from ragcli.cli.lean import LeanCommand, examples, new_app
+from ragcli.cli.options import CollectionNames, Json, Surroundings
+from ragcli.cli.terminal import note, write
+from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, InputError, UsageError
+
+if TYPE_CHECKING:
+
+    from ragcli.gate.faithfulness import FaithfulnessJudge
+    from ragcli.retrieval.query import Searcher
+
+_LONGEST = 4_000_000
+
+app = new_app()
+
+
+@app.command(
+    cls=LeanCommand,
+    epilog=examples(
+        "ragcli check draft.md -c papers",
+        "ragcli check draft.md -c papers --unsupported || echo 'not everything is in my papers'",
+        "pandoc thesis.docx -t markdown | ragcli check - -c papers --json | jq '.sentences[] | select(.missing != [])'",
+    ),
+)
+def check(
+    ctx: typer.Context,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The text, markdown or plain; - reads it from stdin.")],
+    collection: CollectionNames = None,
+    judge: Annotated[
+        str | None,
+        typer.Option(
+            "--judge",
+            metavar="semantic|heuristic|llm",
+            help="What holds each sentence against its passages (semantic).",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("-n", "--top", metavar="N", help="Hold each sentence against N passages (5).")
+    ] = None,
+    unsupported: Annotated[
+        bool, typer.Option("--unsupported", help="Show only the sentences that are not supported.")
+    ] = False,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    llm_key_env: LlmKeyEnv = None,
+    max_llm_calls: MaxLlmCalls = None,
+    as_json: Json = False,
+) -> int:
+    """Check what a text claims, sentence by sentence, against your documents.
+
+    A sentence is held against the documents that it cites: by [1] with a list of references, [@key], (Author 2017),
+    a file's name or a DOI. One that cites nothing here is held against the passages that a search finds. The exit
+    code is 6 when a sentence is not supported. Filters hold for the search, not for what is cited.
+    """
+    from ragcli.gate.faithfulness import FAITHFULNESS_JUDGES
+
+    chosen = judge or "semantic"
+    if chosen not in FAITHFULNESS_JUDGES:
+        raise UsageError(f"--judge takes one of {', '.join(FAITHFULNESS_JUDGES)}, not '{chosen}'.")
+    if top is not None and top < 1:
+        raise UsageError(f"--top must be at least 1, not {top}.")
+    llm = {"--llm-base-url": llm_base_url, "--llm-model": llm_model, "--llm-key-env": llm_key_env}
+    if chosen != "llm" and (unused := [name for name, value in llm.items() if value is not None]):
+        raise UsageError(f"{unused[0]} is for --judge llm; no language model is asked otherwise.")
+    here = Surroundings(ctx)
+    text = _text(file)
+    condition = filter_from(where, filter_json, since, until)
+    model = prompt = None
+    if chosen == "llm":
+        from ragcli.llm.prompts import load_prompt
+
+        model = needed_language_model(
+            here,
+            "--judge llm",
+            base_url=llm_base_url,
+            model=llm_model,
+            key_env=llm_key_env,
+            max_calls=max_llm_calls,
+        )
+        prompt = load_prompt("faithfulness", prompts_folder(here))
+    collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
+
+    from ragcli.cli.progress import steps
+    from ragcli.gate.checking import PASSAGES, check_draft
+    from ragcli.gate.drafts import read_draft
+    from ragcli.gate.faithfulness import open_faithfulness_judge
+    from ragcli.retrieval.query import Searcher
+    from ragcli.retrieval.request import QueryRequest
+
+    draft = read_draft(text)
+    with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
+        judging: FaithfulnessJudge = open_faithfulness_judge(chosen, searcher=searcher, model=model, prompt=prompt)
+        checked = check_draft(
+            searcher,
+            draft,
+            judging,
+            passages=top if top is not None else PASSAGES,
+            request=QueryRequest("-", where=condition),
+            fallback=_fallback(chosen, searcher),
+            notify=note,
+        )
+        found = list(steps(checked, len(draft.sentences), "Checking sentences", here.side_screen))
+    wrong = [each for each in found if each.verdict != "supported"]
+    shown = wrong if unsupported else found
+    if as_json:
+        from ragcli.cli.checked import check_record
+        from ragcli.cli.output import write_json
+
+        write_json(check_record(shown, found, draft, chosen))
+    else:
+        from ragcli.cli.checked import check_text
+
+        write(check_text(shown, found, chosen, here.screen))
+    return EXIT_INSUFFICIENT if wrong else EXIT_DONE
+
+
+def _fallback(chosen: str, searcher: Searcher) -> FaithfulnessJudge | None:
+    from ragcli.gate.faithfulness import open_faithfulness_judge
+
+    return open_faithfulness_judge("semantic", searcher=searcher) if chosen == "llm" else None
+
+
+def _text(file: str) -> str:
+    try:
+        if file == "-":
+            data = sys.stdin.buffer.read(_LONGEST + 1)
+        else:
+            with Path(file).expanduser().open("rb") as stream:
+                data = stream.read(_LONGEST + 1)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
+    if len(data) > _LONGEST:
+        raise InputError(f"{file}: has more than {_LONGEST // 1_000_000} MB; check it in parts.")
+    return data.decode("utf-8-sig", errors="replace")

@@ -1,0 +1,98 @@
+"""How people cite: [1], [@key], \\cite{key}, (Author 2017), Author et al. (2017), a file's name, a DOI.
+
+Read generously: what names no document is told in the end, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["label", "author", "source", "chunk"]
+
+_YEAR: Final = r"(?:1[5-9]|20)\d{2}"
+_LABEL: Final = re.compile(r"\[\s*\^?(\d{1,4}(?:\s*(?:[,;–-]|and)\s*\^?\d{1,4})*)\s*\]")
+_FOOTNOTE: Final = re.compile(r"\[\^([\w:.+-]{1,60})\]")
+_RANGE: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+_BRACKETED_KEYS: Final = re.compile(r"\[[^\[\]]*(?<![\w.])-?@[^\[\]]*\]")
+_KEY: Final = re.compile(r"(?<![\w.])-?@([^\W_](?:[\w:.#$%&+?<>~/-]*\w)?)")
+_LATEX: Final = re.compile(r"~?\\(?:[a-zA-Z]*cite[a-zA-Z]*)\*?(?:\[[^\]]*\])*\{([^}]+)\}")
+_IN_PARENTHESES: Final = re.compile(rf"\s*[(\[]([^()\[\]]*\b{_YEAR}[a-z]?\b[^()\[\]]*)[)\]]")
+_NAME: Final = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][^\W\d_]+)*"
+_AUTHORED: Final = re.compile(
+    rf"(?:see\s+|e\.g\.,?\s+|cf\.\s+|also\s+)*({_NAME})(?:,?\s+(?:et\s+al\.?|and\s+{_NAME}|&\s+{_NAME}|{_NAME}|[A-Z]\.))*"
+    rf",?\s+({_YEAR})[a-z]?(?:\s*,.*)?\s*"
+)
+_TEXTUAL: Final = re.compile(
+    rf"\b({_NAME})(?:\s+et\s+al\.?|\s+(?:and|&)\s+{_NAME})?(?:['’]s)?\s+[(\[]({_YEAR})[a-z]?(?:,[^)\]]*)?[)\]]"
+)
+_FILE: Final = re.compile(
+    r"(?:\s*[(\[])?(?<![\w/])((?:[\w.~-]+/)*[\w.~+-]+\.(?:pdf|md|markdown|txt|rst|html?|jsonl|tex))(?![\w/])"
+    r"(?:,?\s+pp?\.\s*(\d+)(?:\s*[-–]\s*\d+)?)?[)\]]?",
+    re.IGNORECASE,
+)
+_CHUNK: Final = re.compile(r"\s*[(\[]?\b(d[0-9a-f]{10}:\d{1,6})\b[)\]]?")
+_ARXIV: Final = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5}|[a-z-]+/\d{7})", re.IGNORECASE)
+_DOI: Final = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|\bdoi:\s*)?\b(10\.\d{4,9}/[^\s\]})>,;]+)", re.IGNORECASE)
+_MOST_IN_RANGE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """What a sentence cites, as it names it: a label of the list of references or a key, an author with a year, a
+    file or an identifier with perhaps a page, or a chunk."""
+
+    kind: Kind
+    name: str
+    year: str | None = None
+    page: int | None = None
+
+    @property
+    def written(self) -> str:
+        """The citation for people to read."""
+        if self.kind == "author":
+            return f"{self.name} {self.year}"
+        return f"[{self.name}]" if self.kind == "label" else self.name
+
+
+def citations_of(sentence: str) -> tuple[Citation, ...]:
+    """What a sentence cites, each once."""
+    return tuple(dict.fromkeys(_found(sentence)))
+
+
+def without_citing(sentence: str) -> str:
+    """The sentence as a claim: citations in brackets gone, and of "Shor (1997) showed" the year."""
+    text = _TEXTUAL.sub(lambda found: found[1], sentence)
+    for pattern in (_LABEL, _FOOTNOTE, _BRACKETED_KEYS, _LATEX, _CHUNK):
+        text = pattern.sub("", text)
+    text = _FILE.sub(lambda found: "" if found[0].lstrip()[:1] in "([" else found[1], text)
+    text = _IN_PARENTHESES.sub(lambda found: "" if _cites(found[1]) else found[0], text)
+    text = re.sub(r"\s+([.,;:!?])", r"\1", text)
+    return " ".join(text.split())
+
+
+def _found(sentence: str) -> Iterator[Citation]:
+    for found in _LABEL.finditer(sentence):
+        for first, last in _RANGE.findall(found[1]):
+            low, high = int(first), int(last or first)
+            yield from (Citation("label", str(n)) for n in range(low, min(high, low + _MOST_IN_RANGE) + 1))
+    yield from (Citation("label", found[1]) for found in _FOOTNOTE.finditer(sentence))
+    yield from (Citation("label", found[1]) for found in _KEY.finditer(sentence))
+    for found in _LATEX.finditer(sentence):
+        yield from (Citation("label", key.strip()) for key in found[1].split(",") if key.strip())
+    yield from (Citation("author", found[1], found[2]) for found in _TEXTUAL.finditer(sentence))
+    for found in _IN_PARENTHESES.finditer(sentence):
+        for part in found[1].split(";"):
+            if authored := _AUTHORED.fullmatch(part.strip()):
+                yield Citation("author", authored[1], authored[2])
+    for found in _FILE.finditer(sentence):
+        yield Citation("source", found[1], page=int(found[2]) if found[2] else None)
+    yield from (Citation("chunk", found[1]) for found in _CHUNK.finditer(sentence))
+    yield from (Citation("source", found[1]) for found in _ARXIV.finditer(sentence))
+    yield from (Citation("source", found[1].rstrip(".")) for found in _DOI.finditer(sentence))
+
+
+def _cites(inside: str) -> bool:
+    return any(_AUTHORED.fullmatch(part.strip()) for part in inside.split(";"))

@@ -1,0 +1,171 @@
+"""The sentences of a draft that claim something, each with what it cites.
+
+A draft is markdown or plain text. Paragraphs, list items and quotations are read; headings, code, tables, HTML and
+displayed maths are not, and neither are questions, scraps of three words, and the list of references itself, whose
+entries say what [1] stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from ragcli.gate.citing import Citation, citations_of, without_citing
+from ragcli.retrieval.sentences import sentence_spans
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+FEWEST_WORDS: Final = 4
+"""Sentences with fewer words claim nothing that could be checked."""
+
+_FRONT: Final = re.compile(r"\A(---|\+\+\+)[ \t]*\n.*?^\1[ \t]*$", re.DOTALL | re.MULTILINE)
+_REFERENCES: Final = re.compile(
+    r"(?:\d+\.?\s*)?(?:references?|bibliography|literature(?: cited)?|works cited|sources|cited works|notes)\W*",
+    re.IGNORECASE,
+)
+_ENTRY: Final = re.compile(r"\s*(?:[-*]\s+)?(?:\[\^?([\w:.+-]{1,60})\]:?|(\d{1,3})[.)])\s+(\S.*)")
+_LABELLED: Final = re.compile(r"\s*\[\^?([\w:.+-]{1,60})\]:\s*(\S.*)")
+_LISTED: Final = re.compile(r"\s*\[(\d{1,3})\]\s+(\S.*)")
+_DISPLAYED: Final = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(equation|align)\*?\}.*?\\end\{\1\*?\}", re.DOTALL)
+_INLINE_MATHS: Final = re.compile(r"(?<![\\$\w])\$(?!\s)([^$\n]{1,200}?)(?<!\s)\$(?![\w$])|\\\((.{1,200}?)\\\)")
+_MATHS: Final = re.compile(r"[\\^_={}]")
+_IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\([^)\n]*\)")
+_LINK: Final = re.compile(r"\[([^\]\n]+)\]\(<?([^)\s]*)>?(?:\s+\"[^\"\n]*\")?\)")
+_TAG: Final = re.compile(r"</?[A-Za-z][^>\n]*>|<!--.*?-->", re.DOTALL)
+_CODE: Final = re.compile(r"`+([^`\n]*)`+")
+_EMPHASIS: Final = re.compile(
+    r"(?<![\w*])(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*])|(?<!\w)(_{1,3})(?=\S)(.+?)(?<=\S)\3(?!\w)"
+)
+_WORD: Final = re.compile(r"[^\W\d_]{2,}")
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSentence:
+    """A sentence as it stands in the draft, the claim that it makes, what it cites, and the line it begins on."""
+
+    text: str
+    claim: str
+    citations: tuple[Citation, ...]
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is to be checked, and what [1] or @key stand for by the draft's own list of references."""
+
+    sentences: tuple[DraftSentence, ...]
+    references: Mapping[str, str]
+
+
+def read_draft(text: str) -> Draft:
+    """Read a draft."""
+    from markdown_it import MarkdownIt
+
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    text = _FRONT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    text = _DISPLAYED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    # A line such as "[1]: Shor 1997" would be taken for the address of a link, and vanish.
+    reader = MarkdownIt("commonmark", {"maxNesting": 50}).enable("table").disable("reference")
+    sentences: list[DraftSentence] = []
+    references: dict[str, str] = {}
+    listing = False
+    for kind, content, line, number in _blocks(reader.parse(text)):
+        if kind == "heading":
+            listing = _REFERENCES.fullmatch(content.strip()) is not None
+            continue
+        body = []
+        for line_text in content.split("\n"):
+            entry = _entry(line_text, number, listing=listing)
+            if entry is not None:
+                references.setdefault(*entry)
+            elif listing and references and not _LABELLED.match(line_text):
+                last = next(reversed(references))
+                references[last] += f" {line_text.strip()}"
+            body.append("" if entry is not None or listing else line_text)
+        sentences += _sentences("\n".join(body), line)
+    return Draft(tuple(sentences), references)
+
+
+def _entry(line: str, number: int | None, *, listing: bool) -> tuple[str, str] | None:
+    """An entry of the list of references, by what it is cited as."""
+    if listing:
+        if found := _ENTRY.match(line):
+            return found[1] or found[2], found[3].strip()
+        if number is not None:
+            return str(number), line.strip()
+        return (line.strip(), line.strip()) if line.strip() else None
+    found = _LABELLED.match(line) or _LISTED.match(line)
+    return (found[1], found[2].strip()) if found else None
+
+
+def _blocks(tokens: list[Token]) -> Iterator[tuple[str, str, int, int | None]]:
+    """What kind each block of words is, its text, its line, and its number where it is an item of a numbered list."""
+    inside: list[str] = []
+    numbers: list[int | None] = []
+    fresh = False
+    for token in tokens:
+        match token.type:
+            case "heading_open" | "table_open":
+                inside.append(token.type)
+            case "heading_close" | "table_close":
+                inside.pop()
+            case "ordered_list_open":
+                numbers.append(_start(token) - 1)
+            case "bullet_list_open":
+                numbers.append(None)
+            case "ordered_list_close" | "bullet_list_close":
+                numbers.pop()
+            case "list_item_open":
+                if numbers and numbers[-1] is not None:
+                    numbers[-1] += 1
+                fresh = True
+            case "inline" if "table_open" not in inside:
+                line = (token.map[0] if token.map else 0) + 1
+                number = numbers[-1] if numbers and fresh else None
+                fresh = False
+                yield "heading" if "heading_open" in inside else "words", token.content, line, number
+            case _:
+                pass
+
+
+def _start(token: Token) -> int:
+    start: Any = token.attrGet("start")
+    return int(start) if start is not None else 1
+
+
+def _sentences(content: str, line: int) -> Iterator[DraftSentence]:
+    plain, links = _plain(content)
+    for start, end in sentence_spans(plain):
+        shown = " ".join(plain[start:end].split())
+        claim = without_citing(shown)
+        if shown.rstrip("\"'”’)").endswith(("?", ":")) or len(_WORD.findall(claim)) < FEWEST_WORDS:
+            continue
+        linked = tuple(Citation("source", links[word]) for word in links if word in shown)
+        citations = tuple(dict.fromkeys((*citations_of(shown), *linked)))
+        yield DraftSentence(shown, claim, citations, line + plain.count("\n", 0, start))
+
+
+def _plain(content: str) -> tuple[str, dict[str, str]]:
+    """The words of a block without markup, line by line as before, and where its links to files lead."""
+    links: dict[str, str] = {}
+
+    def linked(found: re.Match[str]) -> str:
+        if "://" not in found[2] and not found[2].startswith("#") and "." in found[2]:
+            links[found[1]] = found[2]
+        return found[1]
+
+    text = _TAG.sub("", _IMAGE.sub("", content))
+    text = _LINK.sub(linked, text)
+    text = _INLINE_MATHS.sub(_maths, text)
+    text = _CODE.sub(r"\1", text)
+    text = _EMPHASIS.sub(lambda found: found[2] or found[4], text)
+    return text, links
+
+
+def _maths(found: re.Match[str]) -> str:
+    """A number or a name between dollars is read; a formula says nothing that could be looked for."""
+    inner: str = found[1] or found[2]
+    return "" if _MATHS.search(inner) else inner
