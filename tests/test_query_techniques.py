@@ -297,6 +297,11 @@ def test_a_passage_is_cut_to_the_sentences_that_answer_in_their_order(ragcli: Ra
     assert short["score"] == whole["score"]
 
 
+def test_a_heading_is_no_sentence_that_answers(ragcli: Ragcli) -> None:
+    hits = ragcli("query", "on the leader", "-c", "notes", "--compress", "extractive", "--json", "--top", "8").json
+    assert not [hit["text"] for hit in hits if hit["text"].startswith("#")]
+
+
 def test_a_cross_encoder_that_reranks_also_picks_the_sentences(ragcli: Ragcli, places: Path) -> None:
     answer = ragcli(
         *("query", "leader", "-c", "long", "--compress", "extractive", "--json", "--top", "1"),

@@ -26,6 +26,8 @@ GAP: Final = " … "
 """Stands between two kept stretches of a shortened text where something was left out."""
 
 _BLANKS: Final = re.compile(r"\s+")
+# One short line that ends without a stop, or is marked as a heading.
+_HEADING: Final = re.compile(r"#{1,6}\s.*|[^\n]{1,100}(?<![.!?…:;,。！？”\"')\]])")
 _MARKS: Final = re.compile(r"^\W+|\W+$")
 
 
@@ -36,7 +38,7 @@ def extractive_compressor(searcher: Searcher, reranker: str | None) -> Compresso
     """
 
     def compress(question: str, chunks: Sequence[StoredChunk]) -> Sequence[Spans]:
-        spans = [sentence_spans(chunk.text) for chunk in chunks]
+        spans = [_sentences(chunk.text) for chunk in chunks]
         passages = [
             (chunk, [chunk.text[start:end] for start, end in mine]) for chunk, mine in zip(chunks, spans, strict=True)
         ]
@@ -46,6 +48,13 @@ def extractive_compressor(searcher: Searcher, reranker: str | None) -> Compresso
         ]
 
     return compress
+
+
+def _sentences(text: str) -> list[tuple[int, int]]:
+    """The spans to choose from: a heading has the question's words more often than an answer, and is none."""
+    spans = sentence_spans(text)
+    told = [(start, end) for start, end in spans if not _HEADING.fullmatch(text, start, end)]
+    return told or spans
 
 
 def best_places(scores: Sequence[float]) -> list[int]:
