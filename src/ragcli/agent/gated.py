@@ -21,7 +21,7 @@ from ragcli.errors import UsageError
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
-    from ragcli.gate.values import Decision, Preset
+    from ragcli.gate.values import Decision, JudgeName, Preset
     from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest, QueryResult
 
@@ -32,15 +32,15 @@ WORDS: Final = 5
 def gate_evaluator(
     sources: Mapping[str, Any],
     *,
-    judge: Judge,
+    judge: Judge | JudgeName = "calibrated",
     preset: Preset = "balanced",
     words: int = WORDS,
 ) -> Evaluator:
     """An evaluator that keeps everything, and finds it sufficient when the gate does.
 
-    `sources` is the agent's mapping; the gate judges what comes of ragcli's collections among them. `judge` and
-    `preset` are the gate's own. With `words` 0 the goal is never put in other words, so there is one round. Raises
-    UsageError when a sub-task has no collection among its sources.
+    `sources` is the agent's mapping; the gate judges what comes of ragcli's collections among them. `judge` (a name,
+    or one of your own) and `preset` are as in `ragcli ask`. With `words` 0 the goal is never put in other words, so
+    there is one round. Raises UsageError when a sub-task has no collection among its sources.
     """
 
     def evaluator(task: SubTask, results: Sequence[Result]) -> Judgement:
@@ -54,7 +54,7 @@ def gate_evaluator(
             request = retrievers[0].request(question)
             found = _as_found(request, ranked, names)
             evidence = gather_evidence(searcher, request, question=question, result=found)
-            decision = judge.judge(evidence, preset)
+            decision = _judge(judge, retrievers).judge(evidence, preset)
             goal = None if decision.passed else _in_more_words(searcher, request, found, words)
         again = goal is None or goal.casefold() == task.goal.casefold()
         return Judgement(
@@ -74,6 +74,15 @@ def _collections(sources: Mapping[str, Any], task: SubTask) -> list[CollectionRe
     if not collections:
         raise UsageError("The gate judges what ragcli's own collections give, and this sub-task has none of them.")
     return collections
+
+
+def _judge(judge: Judge | JudgeName, retrievers: Sequence[CollectionRetriever]) -> Judge:
+    if not isinstance(judge, str):
+        return judge
+    from ragcli.gate import open_judge
+
+    # Which calibration holds depends on what is searched, so each sub-task has its own judge.
+    return open_judge(judge, [each.collection for each in retrievers])
 
 
 def _searcher(retrievers: Sequence[CollectionRetriever]) -> Searcher:

@@ -16,7 +16,7 @@ from ragcli.agent.values import Budget, Result
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
-    from ragcli.gate.values import Preset
+    from ragcli.gate.values import JudgeName, Preset
     from ragcli.llm.protocols import LanguageModel
     from ragcli.retrieval.identity import Identity as DocumentIdentity
 
@@ -28,7 +28,7 @@ KEPT: Final = 10
 def standard_agent(
     sources: Mapping[str, CollectionRetriever],
     *,
-    judge: Judge,
+    judge: Judge | JudgeName = "calibrated",
     preset: Preset = "balanced",
     model: LanguageModel | None = None,
     rounds: int = ROUNDS,

@@ -81,7 +81,6 @@ def search_by_agent(
     from ragcli.agent.outcome import ask_result
     from ragcli.agent.sources import TOP, as_retriever
     from ragcli.agent.standard import standard_agent
-    from ragcli.gate import open_judge
     from ragcli.models.shelf import ModelShelf
 
     models = ModelShelf()
@@ -92,7 +91,7 @@ def search_by_agent(
     plans = asking.model is not None and len(collections) > 1
     agent = standard_agent(
         sources,
-        judge=open_judge(asking.judge, collections),
+        judge=asking.judge,
         preset=asking.preset,
         model=asking.model,
         rounds=asking.agent.rounds if asking.agent is not None else _ROUNDS,
