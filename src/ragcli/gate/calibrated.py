@@ -1,0 +1,94 @@
+"""The judge that gives a probability: features of the pool, weighed as labelled questions taught it.
+
+It loads no scikit-learn: a model is a sum. Where several pools were searched, one for each encoder, the surest
+counts. The reasons for a no are the kinds of features that are furthest below those of answerable questions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from ragcli.gate.calibration import Calibration, Kind, Logistic, shipped
+from ragcli.gate.explaining import explain
+from ragcli.gate.features import features_of
+from ragcli.gate.values import Decision
+
+if TYPE_CHECKING:
+    from ragcli.gate.evidence import Evidence
+    from ragcli.gate.pool import JudgedPool
+    from ragcli.gate.values import Preset, Reason
+
+_MOST_REASONS: Final = 2
+_ENDS: Final[tuple[tuple[tuple[str, ...], Reason], ...]] = (
+    (("_ahead", "_ahead5", "_ahead15", "_steep", "beats"), "NO_MARGIN"),
+    (("agreement", "steady", "steady_all", "steady_top"), "NO_CONSENSUS"),
+    (("_top", "_above"), "LOW_TOP_SCORE"),
+)
+
+
+class CalibratedJudge:
+    """Judges by the calibration a collection has of its own, else by the shipped one."""
+
+    name: Final = "calibrated"
+
+    def __init__(self, own: Calibration | None = None) -> None:
+        self._own = own
+        self._known: dict[Kind, Calibration] = {} if own is None else {own.kind: own}
+
+    @property
+    def own(self) -> Calibration | None:
+        """The collection's own calibration, if that is what it judges by."""
+        return self._own
+
+    def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:
+        """See `Judge`."""
+        best: Decision | None = None
+        for pool in evidence.pools:
+            decision = self._of(pool, evidence, preset)
+            if decision is not None and (best is None or decision.score > best.score):
+                best = decision
+        if best is not None:
+            return best
+        threshold = self._calibration("meanings").thresholds[preset]
+        return Decision(False, 0.0, threshold, ("NO_EVIDENCE",), explain(("NO_EVIDENCE",), evidence), {}, self.name)
+
+    def _of(self, pool: JudgedPool, evidence: Evidence, preset: Preset) -> Decision | None:
+        if not len(pool) or (pool.meanings is None and not pool.bm25.any()):
+            return None
+        calibration = self._calibration("words" if pool.meanings is None else "meanings")
+        features = features_of(pool)
+        score, threshold = calibration.probability(features), calibration.thresholds[preset]
+        passed = score >= threshold
+        reasons: tuple[Reason, ...] = ("PASS",) if passed else _reasons(calibration, features)
+        return Decision(passed, score, threshold, reasons, explain(reasons, evidence), features, self.name)
+
+    def _calibration(self, kind: Kind) -> Calibration:
+        if kind not in self._known:
+            self._known[kind] = shipped(kind)
+        return self._known[kind]
+
+
+def _reasons(calibration: Calibration, features: Mapping[str, float]) -> tuple[Reason, ...]:
+    lacks: dict[Reason, float] = {}
+    for model in (calibration.topic, calibration.fact):
+        # A model that is sure of its yes has nothing to do with the no.
+        doubt = 1.0 - model.probability(features)
+        for reason, lack in _lacks(model, features).items():
+            lacks[reason] = lacks.get(reason, 0.0) + doubt * lack
+    ordered = sorted(lacks, key=lambda reason: -lacks[reason])
+    return tuple([reason for reason in ordered if lacks[reason] > 0][:_MOST_REASONS]) or tuple(ordered[:1])
+
+
+def _lacks(model: Logistic, features: Mapping[str, float]) -> dict[Reason, float]:
+    """How much each kind of feature takes off the odds, against the mean answerable question."""
+    lacks: dict[Reason, float] = {}
+    for term in model.terms:
+        reason = _reason_of(term.name)
+        away = (features.get(term.name, term.centre) - term.centre) / term.scale
+        lacks[reason] = lacks.get(reason, 0.0) - term.weight * away
+    return lacks
+
+
+def _reason_of(name: str) -> Reason:
+    return next((reason for ends, reason in _ENDS if name.endswith(ends)), "LOW_COVERAGE")

@@ -1,0 +1,198 @@
+"""Fitting a calibration to questions of which it is known whether they can be answered.
+
+The models are scikit-learn's logistic regression over standardised features, with the penalty that cross-validation
+finds best. What is said of a calibration, and its thresholds, rest on probabilities that no question's own label has
+touched: each is given by a model fitted to the other folds. Questions of one `group`, such as one question asked of
+two states of a collection, are in one fold together.
+
+A preset's threshold lets through that share of the answerable questions which `KEPT` names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from ragcli.errors import InputError
+from ragcli.gate.calibration import Calibration, Kind, Logistic, Term
+from ragcli.gate.values import Preset
+
+if TYPE_CHECKING:
+    from sklearn.linear_model import LogisticRegression
+
+Matrix = npt.NDArray[np.float64]
+Label = Literal["answerable", "hard", "easy"]
+"""Easy is a question off the collection's subjects, hard one on them whose answer is missing."""
+
+KEPT: Final[Mapping[Preset, float]] = {"strict": 0.80, "balanced": 0.94, "lenient": 0.99}
+FOLDS: Final = 5
+FEWEST: Final = 10
+"""Questions of each kind, answerable and not, below which nothing is fitted."""
+PENALTIES: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+"""scikit-learn's C: the smaller, the nearer the weights stay to nothing."""
+OWN_FEATURES: Final = ("words", "words_unknown", "late_top", "dense_top", "bm25_top", "fused_ahead5", "agreement")
+"""What a user's own calibration weighs beside the two models; few, because a user's questions are."""
+_SEED: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A question's features and what is known of it. `group` is a number that no other question may share a fold by."""
+
+    features: Mapping[str, float]
+    label: Label
+    group: int
+
+    @property
+    def answerable(self) -> bool:
+        """Should the gate let it through?"""
+        return self.label == "answerable"
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """A calibration, and the probability that the others' models gave each observation, in their order."""
+
+    calibration: Calibration
+    probabilities: tuple[float, ...]
+
+
+def fit_models(observations: Sequence[Observation], kind: Kind, **about: Any) -> Fitted:
+    """The two models from questions of all three labels, as they are shipped."""
+    features = [each.features for each in observations]
+    names = sorted(features[0])
+    labels = np.asarray([each.label for each in observations])
+    groups = np.asarray([each.group for each in observations])
+    on_topic = labels != "easy"
+    topic_penalty = best_penalty(features, on_topic, groups, names)
+    near = np.flatnonzero(on_topic)
+    fact_penalty = best_penalty([features[at] for at in near], labels[near] == "answerable", groups[near], names)
+
+    def fitted(chosen: npt.NDArray[np.intp]) -> Calibration:
+        mine = [features[at] for at in chosen]
+        among = [at for at in chosen if on_topic[at]]
+        return Calibration(
+            kind=kind,
+            topic=fit_logistic(mine, on_topic[chosen], names, topic_penalty),
+            fact=fit_logistic([features[at] for at in among], labels[among] == "answerable", names, fact_penalty),
+            thresholds=dict.fromkeys(KEPT, 0.5),
+        )
+
+    return _finished(fitted, observations, about)
+
+
+def fit_own(base: Calibration, observations: Sequence[Observation], **about: Any) -> Fitted:
+    """A calibration to a user's own questions, on top of the models of another.
+
+    Raises InputError when there are fewer than `FEWEST` questions of either kind.
+    """
+    truth = np.asarray([each.answerable for each in observations], dtype=bool)
+    yes, no = int(truth.sum()), int((~truth).sum())
+    if min(yes, no) < FEWEST:
+        raise InputError(
+            f"To calibrate the gate takes at least {FEWEST} questions that the collection can answer and {FEWEST} that "
+            f'it cannot ("answerable": false); here are {yes} and {no}.'
+        )
+    inputs = [base.inputs(each.features) for each in observations]
+    groups = np.asarray([each.group for each in observations])
+    names = [name for name in ("topic", "fact", *OWN_FEATURES) if name in inputs[0]]
+    penalty = best_penalty(inputs, truth, groups, names)
+
+    def fitted(chosen: npt.NDArray[np.intp]) -> Calibration:
+        own = fit_logistic([inputs[at] for at in chosen], truth[chosen], names, penalty)
+        return replace(base, own=own)
+
+    return _finished(fitted, observations, about)
+
+
+def fit_logistic(
+    features: Sequence[Mapping[str, float]], truth: npt.NDArray[np.bool_], names: Sequence[str], penalty: float
+) -> Logistic:
+    """One logistic model. Features that never vary are left out."""
+    table = _table(features, names)
+    centres, scales = table[truth].mean(axis=0), table.std(axis=0)
+    varies = scales > 1e-9
+    scaled = _standard(table[:, varies], centres[varies], scales[varies])
+    model = _regression(penalty).fit(scaled, truth)
+    kept = [name for name, there in zip(names, varies, strict=True) if there]
+    numbers = zip(kept, centres[varies].tolist(), scales[varies].tolist(), model.coef_[0].tolist(), strict=True)
+    return Logistic(tuple(Term(*each) for each in numbers), float(model.intercept_[0]))
+
+
+def best_penalty(
+    features: Sequence[Mapping[str, float]],
+    truth: npt.NDArray[np.bool_],
+    groups: npt.NDArray[np.int64],
+    names: Sequence[str],
+) -> float:
+    """The penalty with which the folds' models are the least surprised by the fold they have not seen."""
+    from sklearn.metrics import log_loss
+
+    losses = []
+    for penalty in PENALTIES:
+        expected = np.zeros(len(truth))
+        for seen, unseen in folds(truth, groups):
+            model = fit_logistic([features[at] for at in seen], truth[seen], names, penalty)
+            expected[unseen] = [model.probability(features[at]) for at in unseen]
+        losses.append(float(log_loss(truth, np.clip(expected, 1e-6, 1 - 1e-6), labels=[False, True])))
+    return PENALTIES[int(np.argmin(losses))]
+
+
+def folds(
+    truth: npt.NDArray[np.bool_], groups: npt.NDArray[np.int64]
+) -> list[tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]]:
+    """(seen, unseen) places for each fold, both kinds in each, no group in two."""
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    splitter = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=_SEED)
+    return list(splitter.split(np.zeros((len(truth), 1)), truth, groups))
+
+
+def thresholds_of(probabilities: Matrix, truth: npt.NDArray[np.bool_]) -> dict[Preset, float]:
+    """The probability that each preset asks for."""
+    passing = np.sort(probabilities[truth])
+    found: dict[Preset, float] = {}
+    for preset, share in KEPT.items():
+        # So many of the answerable must stay at or above it.
+        at = min(int((1.0 - share) * len(passing) + 1e-9), len(passing) - 1)
+        found[preset] = float(passing[at])
+    return found
+
+
+def _finished(
+    fitted: Callable[[npt.NDArray[np.intp]], Calibration], observations: Sequence[Observation], about: dict[str, Any]
+) -> Fitted:
+    truth = np.asarray([each.answerable for each in observations], dtype=bool)
+    groups = np.asarray([each.group for each in observations])
+    expected = np.zeros(len(truth))
+    for seen, unseen in folds(truth, groups):
+        model = fitted(seen)
+        expected[unseen] = [model.probability(observations[at].features) for at in unseen]
+    calibration = replace(
+        fitted(np.arange(len(truth))),
+        thresholds=thresholds_of(expected, truth),
+        questions=len(truth),
+        answerable=int(truth.sum()),
+        **about,
+    )
+    return Fitted(calibration, tuple(expected.tolist()))
+
+
+def _table(features: Sequence[Mapping[str, float]], names: Sequence[str]) -> Matrix:
+    return np.asarray([[each[name] for name in names] for each in features], dtype=np.float64)
+
+
+def _standard(table: Matrix, centres: Matrix, scales: Matrix) -> Matrix:
+    from ragcli.gate.calibration import FURTHEST
+
+    return np.clip((table - centres) / scales, -FURTHEST, FURTHEST)
+
+
+def _regression(penalty: float) -> LogisticRegression:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(C=penalty, max_iter=3000)
