@@ -7,8 +7,11 @@ did, when a judge passed one by a hair's breadth, or when nobody could judge.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from ragcli.agent.values import result_key
 from ragcli.gate.ask import REVIEW_BAND
 from ragcli.gate.trace import AskResult, Attempt, Trace
 from ragcli.gate.values import Decision
@@ -16,21 +19,23 @@ from ragcli.retrieval.request import StageTime
 
 if TYPE_CHECKING:
     from ragcli.agent.trace import AgentRun, Round, TaskTrace
+    from ragcli.agent.values import Result
     from ragcli.gate.values import Preset, Reason, Verdict
 
 _HALF: Final = 0.5
 
 
 def ask_result(run: AgentRun, *, top: int, preset: Preset, pipeline: str, override: bool = False) -> AskResult:
-    """The verdict on the run's question, with its best `top` results.
+    """The verdict on the run's question, with its best `top` results, of which each sub-task has its share.
 
     `override` lets through a question that did not get enough. A judgement without a score of its own, such as a
     language model's, counts as 1 or 0 against a threshold of a half.
     """
     tasks = run.trace.tasks
     rounds = [turn for task in tasks for turn in task.rounds]
-    attempts = tuple(_attempt(turn) for turn in rounds)
     decision = _decision_of(tasks)
+    # Even a plan without a task was one way to look.
+    attempts = tuple(_attempt(turn) for turn in rounds) or (Attempt(run.trace.query.text, (), decision, (), ()),)
     review = tuple(_review(tasks))
     enough = [task for task in tasks if task.sufficient]
     verdict: Verdict = "insufficient"
@@ -41,12 +46,12 @@ def ask_result(run: AgentRun, *, top: int, preset: Preset, pipeline: str, overri
         question=run.trace.query.text,
         verdict=verdict,
         decision=decision,
-        hits=run.results[:top],
+        hits=_shown(run, top),
         trace=Trace(
             judge=decision.judge,
             preset=preset,
             attempts=attempts,
-            chosen=max(len(attempts) - 1, 0),
+            chosen=len(attempts) - 1,
             stopped="passed" if run.trace.sufficient else "no retries left",
             pipeline=pipeline,
             reranker=reranker,
@@ -55,6 +60,18 @@ def ask_result(run: AgentRun, *, top: int, preset: Preset, pipeline: str, overri
         ),
         review=review if enough else (),
     )
+
+
+def _shown(run: AgentRun, top: int) -> tuple[Result, ...]:
+    """The best results in their order, dealt so that a sub-task whose scores are lower is not left without any."""
+    places = {result_key(hit): place for place, hit in enumerate(run.results)}
+    queues = [
+        sorted({places[key] for hit in task.kept if (key := result_key(hit)) in places}) for task in run.trace.tasks
+    ]
+    dealt = [place for turn in zip_longest(*queues) for place in turn if place is not None]
+    # What a role has added is in no sub-task; it comes behind.
+    chosen = list(dict.fromkeys([*dealt, *places.values()]))[:top]
+    return tuple(replace(run.results[place], rank=rank) for rank, place in enumerate(sorted(chosen), 1))
 
 
 def _attempt(turn: Round) -> Attempt:
