@@ -46,7 +46,7 @@ def small(tmp_path_factory: pytest.TempPathFactory, encoder: str) -> Collection:
 
 
 def ids(collection: Collection, **options: object) -> list[str]:
-    request = QueryRequest(QUESTION, reranker="none", **options)  # type: ignore[arg-type]
+    request = QueryRequest(QUESTION, reranker="none", keep_duplicates=True, **options)  # type: ignore[arg-type]
     return [hit.chunk.document_id for hit in query([collection], request).hits]
 
 
