@@ -90,9 +90,9 @@ def find_liked(snapshots: Sequence[Snapshot], like: str) -> Liked:
             characters = snapshot.document(chunk.document_id).characters
             left_out = _same(snapshots, place.text, characters, (chunk.start, chunk.end))
             return Liked((snapshot, [chunk]), left_out)
-    path = Path(like).expanduser()
+    path = _path(like)
     for snapshot in snapshots:
-        for name in (like, str(path.absolute())):
+        for name in (like, *([str(path)] if path is not None else [])):
             try:
                 row = snapshot.document(name)
             except MissingCollection:
@@ -102,15 +102,24 @@ def find_liked(snapshots: Sequence[Snapshot], like: str) -> Liked:
                 raise InputError(f"{like} has no text, so nothing is like it.")
             place = snapshot.provenance([chunks[0].number])[chunks[0].number]
             return Liked((snapshot, chunks), _same(snapshots, place.text, row.characters, None))
-    if not path.is_file():
+    if path is None:
         raise MissingCollection(
-            f"There is no chunk or document '{like}' in the collections searched, and no such file;"
+            f"There is no chunk or document '{like[:200]}' in the collections searched, and no such file;"
             " `ragcli documents` lists the documents."
         )
     from ragcli.collection.seals import text_seal
 
     document = _read(path)
     return Liked(document, _same(snapshots, text_seal(document.text), len(document.text), None))
+
+
+def _path(like: str) -> Path | None:
+    """The absolute path of the file that is meant, if there is one."""
+    try:
+        path = Path(like).expanduser().absolute()
+        return path if path.is_file() else None
+    except (OSError, RuntimeError, ValueError):  # too long for a name, or no such user's home
+        return None
 
 
 def _same(
