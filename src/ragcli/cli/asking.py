@@ -194,7 +194,8 @@ class _Shown:
             from ragcli.cli.verdicts import answer_head
 
             self._wrote = True
-            part = answer_head(self._screen) + part.lstrip()
+            write(answer_head(self._screen))
+            part = part.lstrip()
         write(safe(part))
 
     def after(self, result: AskResult) -> None:
