@@ -178,8 +178,9 @@ def test_a_model_that_fails_costs_no_result_and_is_told_once_for_each_role(ragcl
         given = ragcli("ask", QUESTION, "--agent", "--json", *at(server))
     record = given.json
     assert "zeta.md" in {hit["source"] for hit in record["evidence"]}
-    assert record["agent"]["back_edges"] == 0
-    assert record["verdict"] == "needs_review"
+    (task,) = record["agent"]["tasks"]
+    assert len(task["rounds"]) <= 3
+    assert {turn["judgement"]["signals"]["judge"] for turn in task["rounds"]} == {"calibrated"}, "the gate stands in"
     for told in ("not taken apart", "as it is", "could not judge"):
         assert given.err.count(told) == 1
 

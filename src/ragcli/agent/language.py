@@ -154,6 +154,7 @@ def make_llm_planner(
     model: LanguageModel | None = None,
     max_tasks: int = 4,
     descriptions: Mapping[str, str] | None = None,
+    otherwise: Planner = single_subtask_planner,
     prompt: str | None = None,
     prompts: Path | None = None,
     notify: Notify | None = None,
@@ -162,8 +163,8 @@ def make_llm_planner(
 
     The model is told the sources' names and, where `descriptions` has one, what a source is about. `plan` stands in
     for it: called as `plan(question=…, sources=…)`, both texts, it gives SubTasks, or a reply as the model would.
-    Sources that are not there are left out, and a part without any gets all. When it fails, or plans nothing, it is
-    one task over all sources. `prompt` is a template with $question, $sources and $most.
+    Sources that are not there are left out, and a part without any gets all. When it fails, or plans nothing, the
+    planner `otherwise` plans. `prompt` is a template with $question, $sources and $most.
     """
     asked, tell = model or ConfiguredModel(notify), _Once(notify)
 
@@ -171,7 +172,7 @@ def make_llm_planner(
         values = {"question": question, "sources": sources, "most": str(max_tasks)}
         return _ask(asked, prompt, "agent_plan", values, prompts)
 
-    def planner(query: Query, sources: Mapping[str, Retriever]) -> list[SubTask]:
+    def planner(query: Query, sources: Mapping[str, Retriever]) -> Sequence[SubTask]:
         about = descriptions or {}
         listed = "\n".join(f"- {name}: {about[name]}" if about.get(name) else f"- {name}" for name in sources)
         try:
@@ -179,7 +180,7 @@ def make_llm_planner(
         except Exception as error:  # whatever is wrong with it, the question can be searched for as it is
             tell(f"The question is not taken apart: {_told(error)}")
             tasks = []
-        return tasks[:max_tasks] or single_subtask_planner(query, sources)
+        return tasks[:max_tasks] or otherwise(query, sources)
 
     return planner
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -11,8 +11,9 @@ from ragcli.agent.gated import gate_evaluator
 from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
 from ragcli.agent.loop import SingleContextAgent, make_search_agent
 from ragcli.agent.merging import Identity, make_rrf_reranker
+from ragcli.agent.roles import Evaluator
 from ragcli.agent.sources import CollectionRetriever
-from ragcli.agent.values import Budget, Result
+from ragcli.agent.values import Budget, Judgement, Result, SubTask
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
@@ -40,34 +41,41 @@ def standard_agent(
 ) -> SingleContextAgent:
     """An agent over collections, which asks all of them in every round.
 
-    With a `model`, that plans, puts goals in other words, and says what is missing. Without one the question is
-    taken apart by its seams, the gate (`judge`, `preset`) says whether the evidence suffices, and the next round
-    looks for words out of what was found (RM3). `weights` and `identity` are for the merging of the collections, as in
-    a `QueryRequest`. `descriptions` tell the model what a source is about; `prompts` is a
-    folder of the user's own. `notify` is told of what fails.
+    With a `model`, that plans, puts goals in other words, and says what is missing. Without one, or where it fails,
+    the question is taken apart by its seams, the gate (`judge`, `preset`) says whether the evidence suffices, and the
+    next round looks for words out of what was found (RM3). `weights` and `identity` are for the merging of the
+    collections, as in a `QueryRequest`. `descriptions` tell the model what a source is about; `prompts` is a folder of
+    the user's own. `notify` is told of what fails.
     """
     reranker = make_rrf_reranker(weights=weights, identity=_passage_identity(identity))
     budget = Budget(max_rounds=rounds, max_sources_per_task=max(len(sources), 1))
+    gate = gate_evaluator(sources, judge=judge, preset=preset)
     if model is None:
-        evaluator = gate_evaluator(sources, judge=judge, preset=preset)
-        return make_search_agent(
-            sources, planner=splitting_planner, evaluator=evaluator, reranker=reranker, budget=budget
-        )
+        return make_search_agent(sources, planner=splitting_planner, evaluator=gate, reranker=reranker, budget=budget)
+    # The order among sources is by rank, so their scores are all alike: commit to a number and let the model read.
+    evaluator = make_llm_evaluator(
+        model=model, select_strategy="top_k", select_kwargs={"max_k": KEPT}, prompts=prompts, notify=notify
+    )
     return make_search_agent(
         sources,
-        planner=make_llm_planner(model=model, descriptions=descriptions, prompts=prompts, notify=notify),
-        formulator=make_llm_formulator(model=model, prompts=prompts, notify=notify),
-        # The order among sources is by rank, so their scores are all alike: commit to a number and let the model read.
-        evaluator=make_llm_evaluator(
-            model=model,
-            select_strategy="top_k",
-            select_kwargs={"max_k": KEPT},
-            prompts=prompts,
-            notify=notify,
+        planner=make_llm_planner(
+            model=model, descriptions=descriptions, otherwise=splitting_planner, prompts=prompts, notify=notify
         ),
+        formulator=make_llm_formulator(model=model, prompts=prompts, notify=notify),
+        evaluator=_or_gate(evaluator, gate),
         reranker=reranker,
         budget=budget,
     )
+
+
+def _or_gate(evaluator: Evaluator, gate: Evaluator) -> Evaluator:
+    """The language model's word, or the gate's where it has none."""
+
+    def judged(task: SubTask, results: Sequence[Result]) -> Judgement:
+        judgement = evaluator(task, results)
+        return judgement if judgement.signals.get("judged", True) else gate(task, results)
+
+    return judged
 
 
 def _passage_identity(identity: DocumentIdentity) -> Identity:
