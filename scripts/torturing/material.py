@@ -125,6 +125,11 @@ def write_note(folder: Path, number: int, version: int) -> None:
     (folder / f"note{number}.md").write_text("\n".join(parts), encoding="utf-8")
 
 
+def write_sidecar(folder: Path, number: int, topic: str) -> None:
+    """What somebody says of a note."""
+    (folder / f"note{number}.md.meta.toml").write_text(f"topic = '{topic}'\nread = 2024-05-01\n", encoding="utf-8")
+
+
 def make_folder(folder: Path) -> Path:
     """The folder itself, made."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,16 +141,20 @@ def write_first(folder: Path) -> None:
     write_records(make_folder(folder) / "corpus.jsonl", dict.fromkeys(range(_RECORDS), 0))
     for number in range(_NOTES):
         write_note(folder, number, 0)
+    for number in (0, 2, 4):
+        write_sidecar(folder, number, "first")
 
 
 def write_second(folder: Path) -> None:
-    """What is there later: some of it changed, new, moved and gone."""
+    """What is there later: some of it changed, new, moved, gone and described anew."""
     write_records(folder / "corpus.jsonl", {n: n % 3 % 2 for n in range(4, _RECORDS + 5)})
     write_note(folder, 0, 1)
     write_note(folder, 1, 1)
     (folder / "note2.md").rename(folder / "moved.md")
     (folder / "note3.md").unlink()
     write_note(folder, _NOTES, 1)
+    for number in (4, 5):
+        write_sidecar(folder, number, "second")
 
 
 def write_first_records(folder: Path) -> None:
