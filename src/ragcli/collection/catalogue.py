@@ -256,8 +256,8 @@ def read_texts(
 
     Of `numbers`, which ascend, if they are given, and no others.
     """
-    rows = _text_rows(connection, squeezed) if numbers is None else _chosen_rows(connection, squeezed, numbers)
-    for row in rows:
+    # No name for the rows: what an error holds on to must not outlive the connection.
+    for row in _text_rows(connection, squeezed) if numbers is None else _chosen_rows(connection, squeezed, numbers):
         *card, card_mark, pages, headings, spans, joins, frame, seal = row
         _check_card(card, card_mark)
         number, identity, source, path, _, _, title, *_ = card
