@@ -187,3 +187,12 @@ def test_a_rare_token_weighs_more_than_a_common_one() -> None:
     weights = idf_weights([1, 2, 4], frequency, 3)
     np.testing.assert_allclose(weights, np.log1p([0.5 / 3.5, 2.5 / 1.5, 3.5 / 0.5]), rtol=1e-6)
     assert (idf_weights([1], frequency, 1) > 0).all()
+
+
+def test_counts_that_cannot_be_still_give_weights(recwarn: pytest.WarningsRecorder) -> None:
+    frequency = np.asarray([-7, 2**31 - 1, 3], np.int32)
+    for count in (-5, 0, 4, 2**40):
+        weights = idf_weights([0, 1, 2], frequency, count)
+        assert np.isfinite(weights).all()
+        assert (weights >= 0).all()
+    assert not recwarn.list

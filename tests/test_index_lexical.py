@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import unicodedata
 from collections import Counter
 from contextlib import suppress
@@ -300,3 +301,21 @@ def test_joins_of_other_chunks_are_left_alone() -> None:
     assert lexical_text(text, [2, 9, 100, 115, 400], 100) == text
     assert lexical_text(text, [], 0) == text
     assert lexical_text(text, [7], 0).split("\n") == [text, "wo rds"]
+
+
+def test_an_index_is_whole_and_still_when_its_writer_has_left_it_amid_a_merge(tmp_path: Path) -> None:
+    # The eighth small segment starts a merge. On a busy machine it is far from done when the writer leaves.
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2 * (os.cpu_count() or 1))]
+    try:
+        for attempt in range(12):
+            folder = tmp_path / str(attempt)
+            with LexicalWriter(folder) as writer:
+                for first in range(0, 80, 10):
+                    writer.add([Entry(number, f"word{number} common " * 20) for number in range(first, first + 10)])
+                    writer.commit()
+            time.sleep(0.01)
+            assert damaged_files(folder) == []
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()

@@ -323,7 +323,8 @@ class LexicalWriter:
     def close(self) -> None:
         """Drop what was not committed, let running merges finish, and give the folder free."""
         with _sound(self.folder):
-            self._writer.rollback()
+            # No rollback before: it forgets the merges that are under way, and does not wait for them. They would go
+            # on writing files after the seal. Waiting drops what was not committed as well.
             self._writer.wait_merging_threads()
             seal(self.folder)
 

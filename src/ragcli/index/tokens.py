@@ -223,8 +223,9 @@ def idf_weights(token_ids: npt.ArrayLike, frequency: IntArray, chunk_count: int)
     `frequency` (vocabulary,) says in how many of the `chunk_count` chunks a token id stands.
     """
     ids = np.asarray(token_ids, np.int64)
-    df = np.asarray(frequency)[ids].astype(np.float64)
-    return np.log1p((np.maximum(chunk_count - df, 0.0) + 0.5) / (df + 0.5)).astype(np.float32)
+    # Counts that damage has put out of their range must not make weights that are no numbers.
+    df = np.clip(np.asarray(frequency)[ids].astype(np.float64), 0.0, max(chunk_count, 0))
+    return np.log1p((max(chunk_count, 0) - df + 0.5) / (df + 0.5)).astype(np.float32)
 
 
 def chunk_frequency(token_ids: Iterable[npt.ArrayLike], vocabulary_size: int) -> IntArray:
