@@ -108,7 +108,7 @@ def test_p_values_of_every_pair_are_there(comparison: Comparison) -> None:
 def test_json_has_every_documented_key_and_survives_a_round_trip(comparison: Comparison) -> None:
     value = report(comparison, {"good": parse_specs("hybrid:pool=50")[0]}, per_query=["good"])
     assert json.loads(json.dumps(value, allow_nan=False)) == value
-    assert set(value) == {"data", "measures", "pipelines", "significance", "baseline", "per_query"}
+    assert set(value) == {"data", "measures", "pipelines", "significance", "baseline", "gate", "per_query"}
     good, poor, same = value["pipelines"]
     assert (good["pipeline"], good["options"]) == ("hybrid", {"pool": 50})
     assert good["better_than"]["RR@10"] == ["poor_50%", "same"]

@@ -16,9 +16,11 @@ from ragcli.cli.options import Choice, CollectionName, Json, Surroundings, at_mo
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors
 from ragcli.cli.terminal import note, safe, write
 from ragcli.errors import EXIT_DONE, UsageError
+from ragcli.gate.values import JUDGES, PRESETS
 
 if TYPE_CHECKING:
     from ragcli.evaluation.comparison import Comparison, Result
+    from ragcli.evaluation.gating import GateReport
     from ragcli.evaluation.judgements import Run
     from ragcli.evaluation.specs import PipelineSpec
 
@@ -39,6 +41,7 @@ _Choice = TypeVar("_Choice", bound=str)
         "ragcli eval topics.txt -c papers --qrels papers.qrels --run-out hybrid.run",
         "ragcli eval --run theirs.run --qrels papers.qrels --metric nDCG@10 --metric 'R(rel=2)@20'",
         "ragcli eval --make-qrels questions.txt -c papers --qrels-out papers.qrels",
+        "ragcli eval questions.jsonl -c papers --calibrate-gate",
     ),
 )
 def evaluate(
@@ -106,6 +109,21 @@ def evaluate(
     qrels_out: Annotated[
         str | None, typer.Option("--qrels-out", metavar="FILE", help="Where labels go: TREC qrels, or .jsonl.")
     ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--gate",
+            metavar="calibrated|heuristic",
+            help="Measure this gate too; `calibrated` is, where a question is labelled unanswerable.",
+        ),
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", metavar="strict|balanced|lenient", help="How much the gate asks for.")
+    ] = "balanced",
+    calibrate_gate: Annotated[
+        bool,
+        typer.Option("--calibrate-gate", help="Fit the gate to these questions and keep that with the collection."),
+    ] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ingest the BEIR folder's corpus anew.")] = False,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
@@ -125,6 +143,8 @@ def evaluate(
 
     Letters at a value name the rows that it is significantly better than. Latency is measured here and now, one
     question at a time. A document stands where its best chunk does.
+
+    A line's "answerable": false marks a question that must be refused: the gate of `ragcli ask` is then measured too.
     """
     here = Surroundings(ctx)
     if make_qrels is not None:
@@ -160,6 +180,14 @@ def evaluate(
     if (fresh or any(value is not None for value in asked.values())) and (collection is not None or not inputs.beir):
         raise UsageError("--fresh, chunking and models are for a BEIR folder's corpus; a collection has its own.")
 
+    chosen = _one_of("--preset", preset, PRESETS) or "balanced"
+    judges = [_one_of("--gate", judge, JUDGES) or "calibrated" for judge in ",".join(gate).split(",")] if gate else None
+    if calibrate_gate:
+        _refuse("--calibrate-gate", compare=compare, run=run, run_out=run_out, per_query=per_query, gate=gate)
+        from ragcli.cli.gating import calibrate_gate as fit_gate
+
+        return fit_gate(inputs, asked, chosen, shape, Path(plot).expanduser() if plot is not None else None, here)
+
     from ragcli.evaluation.comparison import compare as put_side_by_side
     from ragcli.evaluation.measures import DEFAULT_MEASURES, check_measures, deepest
     from ragcli.evaluation.trec import read_run
@@ -177,8 +205,13 @@ def evaluate(
     if specs:
         how_deep = depth if depth is not None else max(100, deepest(measures))
         llm = {"base_url": llm_base_url, "model": llm_model, "key_env": llm_key_env, "max_calls": max_llm_calls}
-        given, results = run_pipelines(inputs, specs, measures, runs, asked, how_deep, here, llm=llm)
+        given, results, gates = run_pipelines(
+            inputs, specs, measures, runs, asked, how_deep, here, llm=llm, judges=judges, preset=chosen
+        )
     else:
+        if judges is not None:
+            raise UsageError("--gate is measured on a collection; name pipelines by --compare, or leave --run out.")
+        gates = []
         given, results = score_runs(inputs, measures, runs)
     if per_query and baseline is None and len(results) > 1:
         baseline = results[0].label
@@ -189,7 +222,7 @@ def evaluate(
         from ragcli.evaluation.plots import write_plot
 
         write_plot(Path(plot).expanduser(), comparison)
-    _show(comparison, specs, shape, here, per_query=per_query, p_values=p_values)
+    _show(comparison, specs, gates, shape, here, per_query=per_query, p_values=p_values)
     return EXIT_DONE
 
 
@@ -230,12 +263,14 @@ def _write_runs(template: Path, results: Sequence[Result]) -> None:
 def _show(
     comparison: Comparison,
     specs: Sequence[PipelineSpec],
+    gates: Sequence[GateReport],
     shape: str | None,
     here: Surroundings,
     *,
     per_query: bool,
     p_values: bool,
 ) -> None:
+    from ragcli.evaluation.gate_tables import gate_table
     from ragcli.evaluation.tables import comparison_table, latex, markdown, p_value_table
 
     rows = [result.label for result in comparison.results]
@@ -244,11 +279,13 @@ def _show(
         from ragcli.cli.output import write_json
         from ragcli.evaluation.report import report
 
-        write_json(report(comparison, {spec.label: spec for spec in specs}, per_query=listed))
+        write_json(report(comparison, {spec.label: spec for spec in specs}, per_query=listed, gates=gates))
         return
     tables = [comparison_table(comparison)]
     if p_values and comparison.pairs:
         tables.append(p_value_table(comparison))
+    if gates:
+        tables.append(gate_table(gates))
     if shape is not None:
         spell: Callable[..., str] = markdown if shape == "--markdown" else latex
         write(safe("\n".join(spell(table) for table in tables)))

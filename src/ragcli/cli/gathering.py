@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from ragcli.cli.options import Surroundings
     from ragcli.collection import Collection
     from ragcli.evaluation.comparison import Result
+    from ragcli.evaluation.gating import GateReport
     from ragcli.evaluation.judgements import EvaluationSet, Level, Run, Topic
     from ragcli.evaluation.load import Format
     from ragcli.evaluation.specs import PipelineSpec
     from ragcli.evaluation.trec import TopicField
+    from ragcli.gate.values import Preset
     from ragcli.models import Encoder
 
 
@@ -51,34 +53,23 @@ def run_pipelines(
     here: Surroundings,
     *,
     llm: Mapping[str, Any] | None = None,
-) -> tuple[EvaluationSet, list[Result]]:
+    judges: Sequence[str] | None = None,
+    preset: Preset = "balanced",
+) -> tuple[EvaluationSet, list[Result], list[GateReport]]:
     """Run the pipelines on the collection, or on the BEIR folder's corpus, and score `runs` beside them.
 
     `asked` are settings for a corpus that is yet to be ingested, None where not given; `llm` are options for a
-    language model, for pipelines whose techniques ask one.
+    language model, for pipelines whose techniques ask one. `judges` are gates to measure on the same questions.
     """
     from ragcli.cli.comparison import counting
     from ragcli.cli.techniques import model_in_use
-    from ragcli.evaluation.beir import read_beir
     from ragcli.evaluation.comparison import score_run
     from ragcli.evaluation.evaluate import evaluate as evaluate_pipelines
     from ragcli.evaluation.evaluate import with_missing_notes
-    from ragcli.evaluation.load import read_for_collection
 
     model = model_in_use(here, [spec.techniques for spec in specs], **(llm or {}))
-    level = inputs.level
-    if inputs.beir:
-        assert inputs.data is not None  # noqa: S101
-        if inputs.qrels is not None:
-            raise UsageError("A BEIR folder has its own qrels; leave --qrels out, or choose a --split.")
-        given = read_beir(inputs.data, inputs.split)
-        level = level or "document"
-        target = here.collection(inputs.collection) if inputs.collection else _corpus(inputs, asked, here)
-    else:
-        if inputs.collection is None:
-            raise UsageError("Say with -c which collection the questions are for, or name a BEIR folder.")
-        target = here.collection(inputs.collection)
-        given = read_for_collection(inputs.data, inputs.qrels, form=inputs.form, field=inputs.field)
+    target, given = questions_for_collection(inputs, asked, here)
+    level = inputs.level or ("document" if inputs.beir else None)
     with counting(here.side_screen) as progress:
         done = evaluate_pipelines(
             target,
@@ -93,7 +84,57 @@ def run_pipelines(
             model=model,
         )
     given = with_missing_notes(done.given, runs)
-    return given, [*done.results, *(score_run(each, given, measures) for each in runs)]
+    results = [*done.results, *(score_run(each, given, measures) for each in runs)]
+    return given, results, gate_reports(target, given, judges, preset, here)
+
+
+def questions_for_collection(
+    inputs: Inputs, asked: Mapping[str, Any], here: Surroundings, *, labels: bool = False
+) -> tuple[Collection, EvaluationSet]:
+    """The collection that questions are for, ingested if it is a BEIR folder's corpus, and the questions.
+
+    With `labels` it is enough that a question says whether it can be answered.
+    """
+    from ragcli.evaluation.beir import read_beir
+    from ragcli.evaluation.load import read_for_collection, read_labels
+
+    if inputs.beir:
+        assert inputs.data is not None  # noqa: S101
+        if inputs.qrels is not None:
+            raise UsageError("A BEIR folder has its own qrels; leave --qrels out, or choose a --split.")
+        given = read_beir(inputs.data, inputs.split)
+        return here.collection(inputs.collection) if inputs.collection else _corpus(inputs, asked, here), given
+    if inputs.collection is None:
+        raise UsageError("Say with -c which collection the questions are for, or name a BEIR folder.")
+    target = here.collection(inputs.collection)
+    read = read_labels if labels else read_for_collection
+    return target, read(inputs.data, inputs.qrels, form=inputs.form, field=inputs.field)
+
+
+def gate_reports(
+    target: Collection, given: EvaluationSet, judges: Sequence[str] | None, preset: Preset, here: Surroundings
+) -> list[GateReport]:
+    """What the judges make of the questions; none where `judges` is None and no question is labelled unanswerable."""
+    topics = (*given.topics, *given.unjudged)
+    if judges is None and not any(topic.answerable is False for topic in topics):
+        return []
+    from ragcli.cli.comparison import counting
+    from ragcli.evaluation.gating import decisions, gate_questions, report_of
+    from ragcli.gate import open_judge
+    from ragcli.retrieval.query import Searcher
+
+    questions = gate_questions(topics, given.qrels, given.unknown)
+    if not questions:
+        raise InputError('The gate has nothing to be measured by: no question is labelled, by "answerable" or qrels.')
+    opened = [open_judge(judge, [target]) for judge in judges or ("calibrated",)]
+    with (
+        counting(here.side_screen) as progress,
+        Searcher([target], engine=here.config.engine, notify=note) as searcher,
+    ):
+        return [
+            report_of(judge, preset, decisions(searcher, judge, questions, preset, progress), questions)
+            for judge in opened
+        ]
 
 
 def score_runs(inputs: Inputs, measures: Sequence[str], runs: Sequence[Run]) -> tuple[EvaluationSet, list[Result]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ragcli.errors import MissingCollection
 from ragcli.evaluation.comparison import Cost, Result, score_run
 from ragcli.evaluation.judgements import EvaluationSet, Level, Qrels, Run, Topic
-from ragcli.evaluation.load import first_few, match_items
+from ragcli.evaluation.load import first_few, is_known, match_items
 from ragcli.evaluation.running import DEPTH, PipelineRun, Progress, run_pipeline
 from ragcli.evaluation.specs import PipelineSpec
 
@@ -71,6 +71,12 @@ def evaluate(
                 )
                 results.append(score_run(done.run, matched, measures, cost=cost, reranker=done.reranker))
     return Evaluated(replace(matched, notes=(*matched.notes, *notes)), tuple(results))
+
+
+def unknown_items(snapshot: Snapshot, qrels: Qrels) -> tuple[str, ...]:
+    """The judged items that the collection does not have, neither as document nor as chunk."""
+    items = _SnapshotItems(snapshot)
+    return tuple(name for name in sorted(qrels.items()) if not is_known(name, items))
 
 
 def given_by_qrels(qrels: Qrels, runs: Sequence[Run], topics: Sequence[Topic] = ()) -> EvaluationSet:

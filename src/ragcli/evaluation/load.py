@@ -90,6 +90,33 @@ def read_for_collection(
     A labelled JSONL file needs no second file, and may be given as either. Raises UsageError when the qrels or
     the topics are missing.
     """
+    given, without = _read_together(topics_file, qrels_file, form, field)
+    if without is not None:
+        raise UsageError(f"{topics_file} is {without}, which says nothing of relevance; add --qrels FILE.")
+    if not given.topics:
+        where = f" by {qrels_file}" if topics_file and qrels_file else ""
+        raise InputError(
+            f"None of the {len(given.unjudged)} questions in {topics_file or qrels_file} is judged{where};"
+            " do the ids agree?"
+        )
+    return given
+
+
+def read_labels(
+    topics_file: Path | None,
+    qrels_file: Path | None,
+    *,
+    form: Format | None = None,
+    field: TopicField = "title",
+) -> EvaluationSet:
+    """As `read_for_collection`, for questions of which it is enough to know whether they can be answered."""
+    return _read_together(topics_file, qrels_file, form, field)[0]
+
+
+def _read_together(
+    topics_file: Path | None, qrels_file: Path | None, form: Format | None, field: TopicField
+) -> tuple[EvaluationSet, str | None]:
+    """The questions with what is judged of them; and what their form is called, where nothing says what is relevant."""
     if topics_file is None and qrels_file is not None and (form or detect_format(qrels_file)) == "jsonl":
         topics_file, qrels_file = qrels_file, None
     if topics_file is None:
@@ -100,13 +127,8 @@ def read_for_collection(
         # A file of qrels beside labelled questions has the last word on what is relevant.
         labelled = detect_format(qrels_file) == "jsonl"
         qrels = read_labelled(qrels_file)[1] if labelled else read_qrels(qrels_file)
-    if qrels is None:
-        raise UsageError(f"{topics_file} is {_NAMES[chosen]}, which says nothing of relevance; add --qrels FILE.")
-    judged, unjudged, without_topic, kept = join_topics(topics, qrels)
-    if not judged:
-        where = f" by {qrels_file}" if qrels_file else ""
-        raise InputError(f"None of the {len(topics)} questions in {topics_file} is judged{where}; do the ids agree?")
-    return EvaluationSet(
+    judged, unjudged, without_topic, kept = join_topics(topics, qrels or Qrels({}))
+    given = EvaluationSet(
         name=topics_file.stem,
         format=chosen,
         level="document",
@@ -114,6 +136,14 @@ def read_for_collection(
         qrels=kept,
         unjudged=unjudged,
         without_topic=without_topic,
+    )
+    return given, None if qrels is not None else _NAMES[chosen]
+
+
+def is_known(name: str, items: Items) -> bool:
+    """Does a judged id stand for a document or a chunk that is there?"""
+    return any(
+        items.document(reading) is not None or items.chunk(reading) is not None for reading in (name, unquote(name))
     )
 
 

@@ -1,4 +1,4 @@
-"""Two pictures of a comparison: what quality costs in time, and how deep the relevant items lie.
+"""Pictures: what a pipeline's quality costs in time, how deep relevant items lie, how reliable the gate is.
 
 Drawn with matplotlib, which the extra `plot` brings; it is the one part of an evaluation that needs it.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import html
 import io
 import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,8 @@ from ragcli.evaluation.measures import recall_curve
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from ragcli.evaluation.gating import GateReport
 
 DEPTHS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 SUFFIXES: Final = (".svg", ".html", ".png")
@@ -42,17 +45,53 @@ def check_plot(path: Path) -> None:
 
 def write_plot(path: Path, comparison: Comparison) -> None:
     """Draw the comparison into an .svg, .png or self-contained .html file, whole or not at all."""
+    title = f"{comparison.given.name}: {', '.join(result.label for result in comparison.results)}"
+    _write(path, lambda: _figure(comparison), title)
+
+
+def write_reliability(path: Path, reports: Sequence[GateReport], name: str) -> None:
+    """Draw what became of the gates' probabilities; as `write_plot`."""
+    _write(path, lambda: _reliability(reports), f"{name}: reliability of the gate")
+
+
+def _write(path: Path, draw: Callable[[], Figure], title: str) -> None:
     check_plot(path)
     import matplotlib as mpl
 
     settings: Any = dict(_SETTINGS)
     with mpl.rc_context(settings):
-        drawing = _figure(comparison)
+        drawing = draw()
         suffix = path.suffix.lower()
         data = _saved(drawing, "png" if suffix == ".png" else "svg")
     if suffix == ".html":
-        data = _page(data.decode("utf-8"), comparison).encode("utf-8")
+        data = _page(data.decode("utf-8"), title).encode("utf-8")
     write_whole(path, data)
+
+
+def _reliability(reports: Sequence[GateReport]) -> Figure:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.4, 5), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="#999999", linewidth=1, linestyle="--")
+    for at, report in enumerate(reports):
+        bins = report.bins or ()
+        axes.plot(
+            [each.expected for each in bins],
+            [each.found for each in bins],
+            color=_colour(at),
+            marker=_MARKERS[at % len(_MARKERS)],
+            markersize=6,
+            label=_literal(report.judge if report.ece is None else f"{report.judge} (error {report.ece:.3f})"),
+        )
+    axes.set_xlim(0, 1)
+    axes.set_ylim(0, 1)
+    axes.set_xlabel("probability given")
+    axes.set_ylabel("share that could be answered")
+    axes.set_title("Reliability of the gate")
+    axes.grid(visible=True, alpha=0.3)
+    axes.legend(loc="upper left", fontsize=9)
+    return figure
 
 
 def _figure(comparison: Comparison) -> Figure:
@@ -132,8 +171,8 @@ def _saved(figure: Figure, kind: str) -> bytes:
     return buffer.getvalue()
 
 
-def _page(svg: str, comparison: Comparison) -> str:
-    title = html.escape(f"{comparison.given.name}: {', '.join(result.label for result in comparison.results)}")
+def _page(svg: str, title: str) -> str:
+    title = html.escape(title)
     drawing = svg[svg.index("<svg") :]
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'

@@ -13,6 +13,9 @@
       "significance": {"test", "correction", "permutations", "alpha",
                        "pairs": [{"measure", "first", "second", "difference", "p", "p_holm", "queries"}, …]},
       "baseline": label | null,
+      "gate": [{"judge", "preset", "threshold", "questions", "passed_answerable", "passed_unanswerable",
+                "stopped_answerable", "stopped_unanswerable", "precision", "recall", "abstained", "auc",
+                "ece", "bins": [{"count", "expected", "found"}, …] | null}, …] | null       where it was measured
       "per_query": [{"label", "measure", "queries": [{"query_id", "text", "relevant": [id, …],
                      "value", "top": [id, …], "first_relevant": rank | null,
                      "baseline": {"label", "value", "top", "first_relevant"} | null,
@@ -29,12 +32,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragcli.evaluation.comparison import Comparison, Cost, Result
+from ragcli.evaluation.gating import GateReport
 from ragcli.evaluation.per_query import Answer, changes
 from ragcli.evaluation.specs import PipelineSpec
 
 
 def report(
-    comparison: Comparison, specs: Mapping[str, PipelineSpec], *, per_query: Sequence[str] | None = None
+    comparison: Comparison,
+    specs: Mapping[str, PipelineSpec],
+    *,
+    per_query: Sequence[str] | None = None,
+    gates: Sequence[GateReport] = (),
 ) -> dict[str, Any]:
     """The JSON value of a comparison. `specs` are the pipelines by label; `per_query` names the rows to list."""
     given = comparison.given
@@ -76,6 +84,7 @@ def report(
             ],
         },
         "baseline": comparison.baseline,
+        "gate": [each.as_json() for each in gates] or None,
         "per_query": None if per_query is None else [_queries(comparison, label) for label in per_query],
     }
 
