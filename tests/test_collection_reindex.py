@@ -148,3 +148,16 @@ def test_another_reindex_after_an_interrupted_one_starts_over(collection: Collec
     assert collection.settings.chunk_size == 500
     assert collection.verify() == ()
     assert len(list(collection.path.glob("vectors*.f32"))) == 1
+
+
+def test_a_reindex_whose_half_built_index_was_damaged_starts_over(collection: Collection) -> None:
+    interrupted_reindex(collection, 200)
+    (half_built,) = (each for each in collection.path.glob("lexical-*") if each.is_dir())
+    meta = half_built / "meta.json"
+    meta.write_bytes(meta.read_bytes().replace(b'"opstamp"', b'"opstomp"'))
+    report = reindex(
+        collection, replace(collection.settings, chunk_size=100, overlap=10), lambda: HashEncoder(fingerprint="1" * 64)
+    )
+    assert report.chunks == len(chunk_sizes(collection))
+    assert collection.verify() == ()
+    assert not half_built.exists()

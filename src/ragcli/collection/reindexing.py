@@ -73,13 +73,20 @@ class _Build:
     def __init__(self, base: Writer, settings: CollectionSettings, model: Encoder | None, listener: Listener) -> None:
         from ragcli.collection.assembly import Assembly
         from ragcli.collection.writer import Writer
+        from ragcli.index.seal import altered_files
 
         self._base = base
         self._listener = listener
         self._settings = settings
         fingerprint = None if model is None else model.fingerprint
         begun = find_generation(base.connection, BUILDING)
-        if begun is None or begun.settings != settings or begun.fingerprint not in (None, fingerprint):
+        if (
+            begun is None
+            or begun.settings != settings
+            or begun.fingerprint not in (None, fingerprint)
+            # Damage to what nobody reads yet is nobody's concern.
+            or altered_files(base.folder / begun.lexical_name, to_write=True)
+        ):
             begun = _begin(base, settings)
         same_model = model is not None and base.record.fingerprint == fingerprint
         spare: Callable[[bytes], Row | None] = base.find_row if same_model else lambda _digest: None
