@@ -370,6 +370,15 @@ def test_a_model_that_is_away_is_asked_once_for_all_techniques(ragcli: Ragcli) -
         assert len(server.requests) == 1
 
 
+def test_a_server_that_is_not_there_is_one_warning(ragcli: Ragcli) -> None:
+    answer = ragcli(
+        "query", "leader", "-c", "notes", "--hyde", "--llm-base-url", "http://127.0.0.1:9/v1", "--llm-model", "x"
+    )
+    assert answer.code == 0
+    assert answer.err.count("ragcli: ") == 1
+    assert "without --hyde" in answer.err
+
+
 def test_without_any_model_the_question_is_asked_and_one_warning_told(ragcli: Ragcli) -> None:
     question = ("query", "who elects the leader", "-c", "notes", "--json")
     answer = ragcli(*question, "--hyde", "--rewrite", "--expand", "llm")

@@ -75,7 +75,8 @@ def language_model(
         max_cost=defaults.max_cost,
         cache=cache_dir() / "llm" if defaults.cache else None,
     )
-    return open_language_model(settings, notify=note)
+    # Waiting is worth a word to a person who waits; in a script's log it would read like one more warning.
+    return open_language_model(settings, notify=note if here.side_screen.interactive else None)
 
 
 def needed_language_model(
