@@ -337,6 +337,30 @@ def test_a_model_whose_picks_are_not_in_the_passage_leaves_it_to_the_reranker(ra
     assert answer.err == ""
 
 
+# ask
+
+
+def test_ask_shows_its_evidence_by_parts_and_shortened(ragcli: Ragcli) -> None:
+    question = ("ask", "compare a sketch with a drug dose", "-c", "notes", "--decompose", "--compress", "extractive")
+    answer = ragcli(*question, "--top", "4", "--json")
+    evidence = answer.json["evidence"]
+    assert [each["rank"] for each in evidence] == [1, 2, 3, 4]
+    assert {each["sub_question"] for each in evidence} == {"a sketch", "a drug dose"}
+    assert all(each["kept"] for each in evidence)
+    assert answer.json["trace"]["asked"]["parts"] == ["a sketch", "a drug dose"]
+    shown = ragcli(*question, "--top", "4").out
+    assert shown.index("a sketch\n") < shown.index("sketch.md")
+
+
+def test_ask_goes_on_without_a_model_too(ragcli: Ragcli) -> None:
+    question = ("ask", "who elects the leader", "-c", "notes", "--json")
+    plain, answer = ragcli(*question), ragcli(*question, "--hyde")
+    assert answer.code == plain.code
+    assert answer.json["verdict"] == plain.json["verdict"]
+    assert answer.json["trace"]["asked"]["without"] == ["--hyde"]
+    assert answer.err.count("ragcli: ") == 1
+
+
 # a model that fails
 
 

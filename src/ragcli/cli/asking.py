@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ragcli.records import Hit
     from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest
-    from ragcli.retrieval.techniques import Techniques
+    from ragcli.retrieval.techniques import TechniqueResult, Techniques
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,10 @@ def run_ask(
         told = len(result.trace.warnings)
         _tell(result.trace.warnings)
         whole = result.hits
-        if search is not None and asking.techniques is not None and asking.techniques.compress is not None:
-            result = replace(result, hits=search.shown(result.trace.chosen, request.top).result.hits)
+        wanted = asking.techniques
+        if search is not None and wanted is not None and (wanted.decompose or wanted.compress is not None):
+            shown.found = search.shown(result.trace.chosen, request.top)
+            result = replace(result, hits=shown.found.result.hits)
         check_sources(collections, result.hits, strict=False)
         if asking.answer or asking.extract is not None:
             live = asking.answer and not as_json and here.screen.interactive and result.verdict != "insufficient"
@@ -93,7 +95,8 @@ def run_ask(
         from ragcli.cli.output import write_json
         from ragcli.cli.traces import ask_record
 
-        record = ask_record(result, asking.model, search.planned if search is not None else None)
+        planned = search.planned if search is not None else None
+        record = ask_record(result, asking.model, planned, found=shown.found)
         if shown.run is not None:
             from ragcli.cli.agent import run_record
 
@@ -169,6 +172,7 @@ class _Shown:
 
     def __init__(self, request: QueryRequest, screen: Screen, *, explain: bool, whole: bool = False) -> None:
         self.run: AgentRun | None = None
+        self.found: TechniqueResult | None = None
         self._whole = whole
         self._request = request
         self._screen = screen
@@ -186,7 +190,7 @@ class _Shown:
             from ragcli.cli.agent import run_tree
 
             write("\n" + run_tree(self.run, self._screen, whole=self._whole))
-        write(evidence_text(result, self._request, self._screen))
+        write(evidence_text(result, self._request, self._screen, found=self.found))
 
     def text(self, part: str) -> None:
         """A part of the answer as it comes."""

@@ -16,15 +16,20 @@ if TYPE_CHECKING:
     from ragcli.gate.values import Decision
     from ragcli.llm.open import RemoteLanguageModel
     from ragcli.retrieval.request import StageTime
-    from ragcli.retrieval.techniques import Plan
+    from ragcli.retrieval.techniques import Plan, TechniqueResult
 
 
 def ask_record(
-    result: AskResult, model: RemoteLanguageModel | None = None, planned: Plan | None = None
+    result: AskResult,
+    model: RemoteLanguageModel | None = None,
+    planned: Plan | None = None,
+    *,
+    found: TechniqueResult | None = None,
 ) -> dict[str, Any]:
     """Everything that is known of a question that was asked, what scripts use most first.
 
-    `model` is the language model that could be asked, `planned` how techniques have put the question.
+    `model` is the language model that could be asked, `planned` how techniques have put the question, `found` the
+    evidence as they have grouped and shortened it.
     """
     trace = result.trace
     return {
@@ -35,7 +40,7 @@ def ask_record(
         "review": list(result.review),
         "answer": _answer(result.answer) if result.answer is not None else None,
         "faithfulness": _faithfulness(result.faithfulness) if result.faithfulness is not None else None,
-        "evidence": [hit_record(hit) for hit in result.hits],
+        "evidence": _evidence(result, found),
         "trace": {
             "pipeline": trace.pipeline,
             "reranker": trace.reranker,
@@ -52,6 +57,15 @@ def ask_record(
             "language_model": _spent(model) if model is not None else None,
         },
     }
+
+
+def _evidence(result: AskResult, found: TechniqueResult | None) -> list[dict[str, Any]]:
+    """The passages by rank, which is what an answer cites them by."""
+    if found is None:
+        return [hit_record(hit) for hit in result.hits]
+    from ragcli.cli.found import found_records
+
+    return sorted(found_records(found), key=lambda record: int(record["rank"]))
 
 
 def _decision(decision: Decision) -> dict[str, Any]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ragcli.gate.trace import AskResult, Attempt
     from ragcli.gate.values import Verdict
     from ragcli.retrieval.request import QueryRequest
+    from ragcli.retrieval.techniques import TechniqueResult
 
 _WORDS: Final[dict[Verdict, str]] = {
     "answerable": "Answerable",
@@ -42,11 +43,17 @@ def verdict_text(result: AskResult, screen: Screen) -> str:
     return f"{head}: {how}\n" + _paragraphs(lines, screen)
 
 
-def evidence_text(result: AskResult, request: QueryRequest, screen: Screen) -> str:
-    """The passages that the verdict rests on."""
+def evidence_text(
+    result: AskResult, request: QueryRequest, screen: Screen, *, found: TechniqueResult | None = None
+) -> str:
+    """The passages that the verdict rests on; `found` are they as techniques have grouped and shortened them."""
+    if found is not None:
+        from ragcli.cli.found import found_text
+
+        return f"\n{screen.style('Evidence', BOLD)}\n{found_text(found, screen)}"
     chosen = result.trace.attempts[result.trace.chosen]
-    found = QueryResult(result.hits, chosen.stages, result.trace.pipeline, result.trace.reranker)
-    return f"\n{screen.style('Evidence', BOLD)}\n{hits_table(found, request, screen)}"
+    hits = QueryResult(result.hits, chosen.stages, result.trace.pipeline, result.trace.reranker)
+    return f"\n{screen.style('Evidence', BOLD)}\n{hits_table(hits, request, screen)}"
 
 
 def answer_head(screen: Screen) -> str:
