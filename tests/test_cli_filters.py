@@ -147,3 +147,25 @@ def test_json_of_a_filtered_query_is_that_of_any_query(ragcli: Ragcli) -> None:
     plain = ragcli("query", "the error of a method", "--json").json[0]
     kept = ragcli("query", "the error of a method", "--where", "true", "--json").json[0]
     assert json.dumps(plain) == json.dumps(kept)
+
+
+def test_pipelines_are_measured_among_the_documents_that_meet_the_filter(ragcli: Ragcli, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text(json.dumps({"query": "error of a method", "relevant_ids": ["zne.md"]}) + "\n")
+
+    def measured(*options: str) -> tuple[float, list[str]]:
+        call = ("eval", str(questions), "-c", "notes", "--compare", "bm25", "--metric", "R@10", "--json", *options)
+        answer = ragcli(*call)
+        assert answer.code == 0, answer.err
+        return answer.json["pipelines"][0]["measures"]["R@10"], answer.json["data"]["notes"]
+
+    assert measured()[0] == 1.0
+    assert measured("--where", "year = 2017") == (1.0, ["Ranked are only documents that meet: year = 2017"])
+    assert measured("--where", "year != 2017")[0] == 0.0
+    (tmp_path / "x.run").write_text("1 Q0 zne.md 1 1.0 x\n")
+    (tmp_path / "x.qrels").write_text("1 0 zne.md 1\n")
+    files = ("--run", str(tmp_path / "x.run"), "--qrels", str(tmp_path / "x.qrels"))
+    assert ragcli("eval", *files).code == 0
+    refused = ragcli("eval", *files, "--where", "true")
+    assert refused.code == 2
+    assert "A filter is for pipelines" in refused.err

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
+from ragcli.cli.filtering import FilterJson, Since, Until, Where, filter_from
 from ragcli.cli.gathering import Inputs, run_pipelines, score_runs
 from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls
 from ragcli.cli.lean import LeanCommand, examples, new_app
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from ragcli.evaluation.gating import GateReport
     from ragcli.evaluation.judgements import Run
     from ragcli.evaluation.specs import PipelineSpec
+    from ragcli.filters import Filter
 
 LABELLING_PIPELINES: Final = "bm25,dense,hybrid"
 LABELLING_DEPTH: Final = 10
@@ -124,6 +127,10 @@ def evaluate(
         bool,
         typer.Option("--calibrate-gate", help="Fit the gate to these questions and keep that with the collection."),
     ] = False,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Ingest the BEIR folder's corpus anew.")] = False,
     llm_base_url: LlmBaseUrl = None,
     llm_model: LlmModel = None,
@@ -144,13 +151,16 @@ def evaluate(
     Letters at a value name the rows that it is significantly better than. Latency is measured here and now, one
     question at a time. A document stands where its best chunk does.
 
+    With a filter, pipelines rank only documents that meet it; what else is judged relevant counts as not found.
+
     A line's "answerable": false marks a question that must be refused: the gate of `ragcli ask` is then measured too.
     """
     here = Surroundings(ctx)
+    condition = filter_from(where, filter_json, since, until)
     if make_qrels is not None:
         _refuse("--make-qrels", DATA=data, run=run, qrels=qrels, run_out=run_out, plot=plot, per_query=per_query)
         _refuse("--make-qrels", llm_base_url=llm_base_url, llm_model=llm_model, max_llm_calls=max_llm_calls)
-        return _label(make_qrels, qrels_out, collection, compare, depth, here)
+        return _label(make_qrels, qrels_out, collection, compare, depth, condition, here)
     if qrels_out is not None:
         raise UsageError("--qrels-out goes with --make-qrels, which names the questions to label.")
     shape = at_most_one(Choice("--json", as_json), Choice("--markdown", as_markdown), Choice("--latex", as_latex))
@@ -184,6 +194,7 @@ def evaluate(
     judges = [_one_of("--gate", judge, JUDGES) or "calibrated" for judge in ",".join(gate).split(",")] if gate else None
     if calibrate_gate:
         _refuse("--calibrate-gate", compare=compare, run=run, run_out=run_out, per_query=per_query, gate=gate)
+        _refuse("--calibrate-gate", where=where, filter=filter_json, since=since, until=until)
         from ragcli.cli.gating import calibrate_gate as fit_gate
 
         return fit_gate(inputs, asked, chosen, shape, Path(plot).expanduser() if plot is not None else None, here)
@@ -198,7 +209,9 @@ def evaluate(
         check_plot(Path(plot))
     measures = check_measures(metric or DEFAULT_MEASURES)
     runs = _named_runs([read_run(Path(each).expanduser()) for each in run or ()], run or ())
-    specs = _specs(compare, here) if compare or not runs else ()
+    specs = _among(_specs(compare, here), condition) if compare or not runs else ()
+    if condition is not None and (not specs or gate):
+        raise UsageError("A filter is for pipelines; it narrows down neither runs from files nor what a gate sees.")
     if baseline is not None and baseline not in {spec.label for spec in specs} | {each.name for each in runs}:
         names = ", ".join([*(spec.label for spec in specs), *(each.name for each in runs)])
         raise UsageError(f"The baseline '{baseline}' is not among what is compared ({names}).")
@@ -213,6 +226,10 @@ def evaluate(
             raise UsageError("--gate is measured on a collection; name pipelines by --compare, or leave --run out.")
         gates = []
         given, results = score_runs(inputs, measures, runs)
+    if condition is not None:
+        from ragcli.filters import where_text
+
+        given = replace(given, notes=(*given.notes, f"Ranked are only documents that meet: {where_text(condition)}"))
     if per_query and baseline is None and len(results) > 1:
         baseline = results[0].label
     comparison = put_side_by_side(given, measures, results, baseline=baseline, alpha=alpha)
@@ -239,10 +256,12 @@ def _specs(compare: Sequence[str] | None, here: Surroundings) -> tuple[PipelineS
     return parse_specs(defaults.pipeline + (":" + ",".join(options) if options else ""))
 
 
+def _among(specs: tuple[PipelineSpec, ...], condition: Filter | None) -> tuple[PipelineSpec, ...]:
+    return specs if condition is None else tuple(replace(spec, where=condition) for spec in specs)
+
+
 def _named_runs(runs: Sequence[Run], files: Sequence[str]) -> list[Run]:
     """The runs under names of their own: their tags, or where those are alike their files' names."""
-    from dataclasses import replace
-
     tags = [run.name for run in runs]
     if len(set(tags)) == len(tags):
         return list(runs)
@@ -304,6 +323,7 @@ def _label(
     collection: str | None,
     compare: Sequence[str] | None,
     depth: int | None,
+    condition: Filter | None,
     here: Surroundings,
 ) -> int:
     if qrels_out is None:
@@ -315,7 +335,7 @@ def _label(
     from ragcli.evaluation.specs import parse_specs
 
     topics, _ = read_any_topics(Path(questions).expanduser())
-    specs = parse_specs(",".join(compare) if compare else LABELLING_PIPELINES)
+    specs = _among(parse_specs(",".join(compare) if compare else LABELLING_PIPELINES), condition)
     target = here.collection(collection)
     label_by_hand(target, topics, specs, Path(qrels_out).expanduser(), depth or LABELLING_DEPTH, here, sys.stdin)
     return EXIT_DONE

@@ -35,16 +35,20 @@ _YES_NO: Final[Mapping[str, bool]] = {"yes": True, "true": True, "on": True, "no
 
 @dataclass(frozen=True, slots=True)
 class PipelineSpec:
-    """A pipeline with its options. `label` is how it was written, and names it in tables and files."""
+    """A pipeline with its options. `label` is how it was written, and names it in tables and files.
+
+    `where` is no option of it: all pipelines of a comparison look among the same documents.
+    """
 
     label: str
     pipeline: str
     options: Mapping[str, Any]
+    where: Filter | None = None
 
     def request(self, text: str, top: int) -> QueryRequest:
         """The question as this pipeline is to answer it."""
         plain = {name: value for name, value in self.options.items() if name not in _TECHNIQUES}
-        return QueryRequest(text, top=top, pipeline=self.pipeline, **plain)
+        return QueryRequest(text, top=top, pipeline=self.pipeline, where=self.where, **plain)
 
     @property
     def techniques(self) -> Techniques:
