@@ -19,10 +19,12 @@ import numpy as np
 import pytest
 from tests.collection_support import HashEncoder, new_collection, prose, take_in_records
 from tests.llm_server import llm_server
+from tests.test_architecture import ALL_IMPORTS
 from tests.tiny_models import tiny_encoder
 
 import ragcli.collection
 from ragcli.__main__ import main
+from ragcli.agent import as_retriever, collection_sources
 from ragcli.cli.app import build
 from ragcli.collection import Collection, IngestOptions, Snapshot, changed_sources, export_collection, ingest, reindex
 from ragcli.errors import CollectionError, TenantNeeded, UsageError
@@ -381,6 +383,8 @@ def test_every_way_of_the_library_to_read_needs_a_tenant(place: Place) -> None:
         "export": lambda: export_collection(collection, io.BytesIO()),
         "changed_sources": lambda: changed_sources([collection], own),
         "store": lambda: collection.store().__enter__(),
+        "agent": lambda: as_retriever("shared", data_dir=place.data)("energy"),
+        "agent's sources": lambda: dict(collection_sources(data_dir=place.data))["shared"]("energy"),
     }
     for way in ways.values():
         with pytest.raises(TenantNeeded, match=r"divided among tenants by 'team'"):
@@ -388,6 +392,13 @@ def test_every_way_of_the_library_to_read_needs_a_tenant(place: Place) -> None:
     for wrong in ("", "x" * 201):
         with pytest.raises(UsageError):
             collection.snapshot(wrong)
+    for retriever in (
+        as_retriever("shared", data_dir=place.data, tenant="alpha", pipeline="bm25"),
+        collection_sources(data_dir=place.data, tenant="alpha")["shared"],
+    ):
+        found = repr(retriever("narwhalplan wants negative energy"))
+        assert leaks(found, "alpha", place)
+        assert leaks(found, "beta", place) == []
     assert (collection.info().documents, collection.failures()) == (None, ())
     assert collection.verify() == ()
 
@@ -439,6 +450,17 @@ def test_everything_that_a_snapshot_offers_was_thought_of() -> None:
     }
     public = {name for name, _ in inspect.getmembers(Snapshot) if not name.startswith("_")}
     assert public - thought_of - harmless == set()
+
+
+def test_nothing_but_the_collection_floor_opens_a_store() -> None:
+    """So whatever the floors above read, they read through a snapshot or a handle."""
+    inside = {"store", "catalogue", "texts", "filtering", "provenance", "pages", "writer", "tenants", "blobs"}
+    below = {"sqlite3", *(f"ragcli.collection.{name}" for name in inside)}
+    assert [
+        f"{each.importer} imports {each.imported}"
+        for each in ALL_IMPORTS
+        if each.imported in below and not each.typing_only and not each.importer.startswith("ragcli.collection")
+    ] == []
 
 
 def test_only_what_checks_or_copies_as_a_whole_reads_for_all() -> None:
