@@ -16,8 +16,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -27,9 +26,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from ragcli.errors import CollectionBusy, CollectionError
 from ragcli.index.arrays import sync_folder
-from ragcli.index.seal import altered_files, break_seal, damaged_files, lists_elsewhere, seal
+from ragcli.index.faults import FULL, NOT_WRITABLE, check_unaltered, folder_of_links, is_about, sound
+from ragcli.index.seal import break_seal, damaged_files, seal
 from ragcli.index.words import MAX_QUERY_TERMS, analyser, searchable
 
 if TYPE_CHECKING:
@@ -45,11 +44,8 @@ _HEAP: Final = 64_000_000
 _SEPARATE_TERMS: Final = 256
 """Up to so many numbers are looked up one by one; a set of them is an automaton, which takes 0.4 ms to build."""
 _TIES: Final = 16
-_LONGEST_REASON: Final = 200
 _HALF_WRITTEN: Final = ".tmp??????"  # tantivy's name for a file until it is whole and renamed
 _FIELDS: Final = ("body", "title", "heading")
-_NOT_WRITABLE: Final = ("PermissionDenied", "ReadOnlyFilesystem")
-_FULL: Final = ("StorageFull", "No space left")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +87,16 @@ class LexicalIndex:
         self.folder = folder
         self._own = own
         self._own_frequency: dict[tuple[str, str], int] = {}
-        _check_unaltered(folder)
+        check_unaltered(folder)
         self._stand_in: tempfile.TemporaryDirectory[str] | None = None
-        with _sound(folder):
+        with sound(folder):
             try:
                 self._index = _open(folder)
             except ValueError as error:
-                if not _is_about(error, (*_NOT_WRITABLE, *_FULL)):
+                if not is_about(error, (*NOT_WRITABLE, *FULL)):
                     raise
                 # Even a reader of tantivy creates a lock file. Where it may not, it gets a folder of links.
-                self._stand_in = _folder_of_links(folder)
+                self._stand_in = folder_of_links(folder)
                 self._index = _open(Path(self._stand_in.name))
             self._searcher: Searcher = self._index.searcher()
         self._schema = self._index.schema
@@ -163,7 +159,7 @@ class LexicalIndex:
         """All chunk numbers in the index that are greater than `above`, ascending."""
         if not self.count:
             return np.empty(0, np.int64)
-        with _sound(self.folder):
+        with sound(self.folder):
             query = _above(self._schema, above)
         found, _ = self._run(query, int(self._searcher.num_docs))
         return np.sort(found if self._own is None else found[np.isin(found, self._own)])
@@ -177,7 +173,7 @@ class LexicalIndex:
         return self._frequency("body", term)
 
     def _frequency(self, field: str, term: str) -> int:
-        with _sound(self.folder):
+        with sound(self.folder):
             if self._own is None:
                 return int(self._searcher.doc_freq(field, term))
             if (field, term) not in self._own_frequency:
@@ -200,7 +196,7 @@ class LexicalIndex:
         """How much a term must count for its weight to be what it is among `own` chunks alone."""
         if self._own is None:
             return 1.0
-        with _sound(self.folder):
+        with sound(self.folder):
             everywhere = int(self._searcher.doc_freq(field, term))
         mine = self._frequency(field, term)
         return _idf(len(self._own), mine) / _idf(self._indexed, everywhere) if mine else 0.0
@@ -208,7 +204,7 @@ class LexicalIndex:
     @cached_property
     def _indexed(self) -> int:
         """Chunks that tantivy counts with, the deleted ones included."""
-        with _sound(self.folder):
+        with sound(self.folder):
             about = json.loads((self.folder / "meta.json").read_bytes())
             return sum(int(segment["max_doc"]) for segment in about["segments"])
 
@@ -227,7 +223,7 @@ class LexicalIndex:
             for term in self.terms(word):
                 weights[term] = weights.get(term, 0.0) + weight
         clauses: list[tuple[Any, Query]] = []
-        with _sound(self.folder):
+        with sound(self.folder):
             for term, weight in weights.items():
                 for field, boost in fields:
                     clause = tantivy.Query.term_query(self._schema, field, term, "freq")
@@ -245,13 +241,13 @@ class LexicalIndex:
         """The query, with the same scores, over the given chunks only."""
         import tantivy
 
-        with _sound(self.folder):
+        with sound(self.folder):
             chunks = _any_of(self._schema, numbers)
             chosen = tantivy.Query.const_score_query(chunks, 0.0)
             return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, chosen)])
 
     def _run(self, query: Query, limit: int) -> tuple[IntArray, FloatArray]:
-        with _sound(self.folder):
+        with sound(self.folder):
             hits = self._searcher.search(query, limit=limit, count=False).hits
             numbers = self._searcher.fast_field_values("number", [address for _, address in hits])
             if None in numbers:
@@ -268,8 +264,8 @@ class LexicalWriter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._schema = _schema()
-        _check_unaltered(folder, to_write=True)
-        with _sound(folder):
+        check_unaltered(folder, to_write=True)
+        with sound(folder):
             if (folder / "meta.json").exists():
                 self._index = _open(folder)
             else:
@@ -297,7 +293,7 @@ class LexicalWriter:
                 text = getattr(entry, field)
                 if text:
                     document.add_text(field, searchable(text))
-            with _sound(self.folder):
+            with sound(self.folder):
                 self._writer.add_document(document)
 
     def delete(self, numbers: Iterable[int]) -> None:
@@ -306,23 +302,23 @@ class LexicalWriter:
 
         # By query: `delete_documents_by_term` takes a Python int for a signed term and finds nothing.
         wanted = sorted({int(number) for number in numbers})
-        with _sound(self.folder):
+        with sound(self.folder):
             if wanted:
                 self._writer.delete_documents_by_query(tantivy.Query.term_set_query(self._schema, "number", wanted))
 
     def delete_above(self, number: int) -> None:
         """Remove every chunk with a greater number: what a writer left that died before the store's commit."""
-        with _sound(self.folder):
+        with sound(self.folder):
             self._writer.delete_documents_by_query(_above(self._schema, number))
 
     def commit(self) -> None:
         """Return when everything so far is on the disk and visible to new readers."""
-        with _sound(self.folder):
+        with sound(self.folder):
             self._writer.commit()
 
     def close(self) -> None:
         """Drop what was not committed, let running merges finish, and give the folder free."""
-        with _sound(self.folder):
+        with sound(self.folder):
             # No rollback before: it forgets the merges that are under way, and does not wait for them. They would go
             # on writing files after the seal. Waiting drops what was not committed as well.
             self._writer.wait_merging_threads()
@@ -405,57 +401,3 @@ def _above(schema: Any, number: int) -> Query:
     return tantivy.Query.range_query(
         schema, "number", tantivy.FieldType.Unsigned, lower_bound=max(0, number + 1), include_lower=True
     )
-
-
-def _check_unaltered(folder: Path, *, to_write: bool = False) -> None:
-    # What tantivy makes of damaged files is a panic, or hits that are none; and it removes what a list tells it to.
-    astray = lists_elsewhere(folder)
-    damaged = [astray] if astray is not None else altered_files(folder, to_write=to_write)
-    if damaged:
-        raise CollectionError(
-            f"The word index in {folder} is damaged ({damaged[0]});"
-            f" `ragcli collections verify {folder.parent.name} --repair` builds it anew."
-        )
-
-
-@contextmanager
-def _sound(folder: Path) -> Iterator[None]:
-    """Turn whatever tantivy makes of a damaged or unreadable folder into a sentence."""
-    try:
-        yield
-    except (ValueError, OSError) as error:
-        if _is_about(error, ("LockBusy",)):
-            raise CollectionBusy(f"Another process is writing to {folder}.") from error
-        if _is_about(error, _FULL):
-            raise CollectionError(
-                f"The disk is full: the word index in {folder} cannot be written. What was committed is intact."
-            ) from error
-        if _is_about(error, _NOT_WRITABLE):
-            raise CollectionError(
-                f"The word index in {folder} may not be read or written: permission denied."
-            ) from error
-        reason = " ".join(str(error).split())[:_LONGEST_REASON]
-        raise CollectionError(
-            f"The word index in {folder} cannot be used ({reason});"
-            " `ragcli collections verify --repair` builds it anew."
-        ) from error
-    except BaseException as error:
-        # A Rust panic arrives as an exception that is not an Exception.
-        if type(error).__name__ != "PanicException":
-            raise
-        raise CollectionError(
-            f"The word index in {folder} is damaged; `ragcli collections verify --repair` builds it anew."
-        ) from error
-
-
-def _is_about(error: Exception, words: Sequence[str]) -> bool:
-    """tantivy raises ValueError for everything and tells what in the text only."""
-    return any(word in str(error) for word in words)
-
-
-def _folder_of_links(folder: Path) -> tempfile.TemporaryDirectory[str]:
-    links = tempfile.TemporaryDirectory(prefix="ragcli-")
-    for path in folder.iterdir():
-        if path.suffix != ".lock":
-            (Path(links.name) / path.name).symlink_to(path.absolute())
-    return links
