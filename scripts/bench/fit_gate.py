@@ -2,7 +2,8 @@
 
     scripts/bench/fit_gate SCIFACT_BEIR_FOLDER [--work DIR] [--reductions N] [--out FILE]
 
-Only SciFact's training claims and the list of off-topic questions in off_topic/fit.txt are looked at. Several times a
+Only SciFact's training claims, the off-topic questions in off_topic/fit.txt and questions made up from word lists, as
+research in other sciences asks them, are looked at. Several times a
 random third of the claims loses its documents: these are hard negatives, the other claims answerable. Claims that
 cite a paper in common share a fold. The features go into WORK/features.json, from which --again fits without
 searching.
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gate_sets import Corpora, families, off_topic, read_beir, reduction
+from gate_sets import Corpora, families, off_topic, read_beir, reduction, technical
 
 from ragcli.collection import Collection
 from ragcli.gate.calibration import Kind, encode
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from ragcli.gate.fitting import Label
 
 OUT = Path(__file__).parents[2] / "src" / "ragcli" / "gate" / "coefficients.json"
+TECHNICAL = 200
 KINDS: tuple[Kind, ...] = ("meanings", "words")
 Row = tuple[str, "Label", int]
 
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="SCIFACT_BEIR_FOLDER")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the collections are kept")
-    parser.add_argument("--reductions", type=int, default=3, metavar="N")
+    parser.add_argument("--reductions", type=int, default=5, metavar="N")
     parser.add_argument("--again", action="store_true", help="fit to the features of an earlier run")
     parser.add_argument("--out", type=Path, default=OUT, metavar="FILE")
     given = parser.parse_args(arguments)
@@ -57,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fitted = {}
     for kind in KINDS:
         observations = [Observation(**each) for each in observed[kind]]
-        where = "SciFact, training claims; off-topic questions"
+        where = "SciFact's training claims and off-topic questions"
         fitted[kind] = fit_models(observations, kind, encoder=None, where=where)
         print(f"{kind}: {summary(fitted[kind], observations)}")
     written = {kind: json.loads(encode(_rounded(each))) for kind, each in fitted.items()}
@@ -70,7 +72,7 @@ def extract(folder: Path, work: Path, reductions: int) -> dict[Kind, list[dict[s
     beir = read_beir(folder)
     qrels = beir.qrels("train")
     family = families(qrels)
-    strangers = off_topic("fit")
+    strangers = [*off_topic("fit"), *technical(TECHNICAL, 1)]
     observed: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for seed in range(1, reductions + 1):
         chosen = reduction(qrels, seed)

@@ -21,6 +21,13 @@ from ragcli.records import CollectionSettings
 
 HERE = Path(__file__).parent
 Qrels = Mapping[str, frozenset[str]]
+_BLANKS = {
+    "thing": "things",
+    "other": "things",
+    "quantity": "quantities",
+    "state": "states",
+    "method": "methods",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,17 @@ def read_beir(folder: Path) -> Beir:
 def off_topic(name: str) -> list[str]:
     """Fluent questions and statements on everything but medicine: the list `fit` or the list `test`."""
     return (HERE / "off_topic" / f"{name}.txt").read_text("utf-8").split("\n")[:-1]
+
+
+def technical(count: int, seed: int) -> list[str]:
+    """Made-up research questions from other sciences: long, dry and full of terms, as claims of medicine are."""
+    words = json.loads((HERE / "off_topic" / "technical.json").read_text("utf-8"))
+    random = Random(seed)
+    made: dict[str, None] = {}
+    while len(made) < count:
+        chosen = {name: random.choice(words[plural]) for name, plural in _BLANKS.items()}
+        made[random.choice(words["forms"]).format(**chosen)] = None
+    return list(made)
 
 
 def reduction(qrels: Qrels, seed: int) -> Reduction:

@@ -16,11 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ragcli.retrieval.candidates import Pool, pool_documents
-from ragcli.retrieval.rerank import late_stage
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.models import Encoder, Encoding
+    from ragcli.models import Encoder, Encoding, FloatArray
     from ragcli.records import Hit
     from ragcli.retrieval.candidates import Question
     from ragcli.retrieval.query import Searcher
@@ -32,6 +31,7 @@ IntArray = npt.NDArray[np.int64]
 POOL: Final = 40
 SAMPLE: Final = 200
 _ENCODED_SAMPLE: Final = 16
+_ENCODED_AT_ONCE: Final = 32
 _MOST_TERMS: Final = 48
 
 
@@ -181,23 +181,20 @@ def _meanings(searcher: Searcher, snapshots: Sequence[Snapshot], pool: Pool, que
         frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
     rarity = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
     total = max(float(rarity.sum()), 1e-9)
-    late = late_stage(snapshots, pool, question, encoder)
-    samples = [_sample(snapshot) for snapshot in snapshots]
-    matches = np.zeros((len(pool), len(query.tokens)))
+    matches, window = np.zeros((len(pool), len(query.tokens))), np.zeros(len(pool))
     near, noise = [], []
     for owner, snapshot in enumerate(snapshots):
-        mine = np.flatnonzero(pool.owners == owner)
-        rows = np.concatenate([pool.rows[mine], samples[owner]])
-        found = _matches(snapshot, rows, query, encoder)
-        matches[mine], rest = found[: len(mine)], found[len(mine) :]
-        noise.append(rest)
-        near.append(np.asarray(snapshot.vectors[samples[owner]] @ query.vector, np.float64))
+        mine, sample = np.flatnonzero(pool.owners == owner), _sample(snapshot)
+        found, windows = _compared(snapshot, np.concatenate([pool.rows[mine], sample]), query, rarity, encoder)
+        matches[mine], window[mine] = found[: len(mine)], windows[: len(mine)]
+        noise.append(found[len(mine) :])
+        near.append(np.asarray(snapshot.vectors[sample] @ query.vector, np.float64))
     weights = np.asarray(rarity, np.float64) / total
     sample, dense = np.concatenate(noise), np.concatenate(near)
     return Meanings(
         dense=pool.scores["dense"],
-        late=late["rerank"] / total,
-        window=late["window"] / total,
+        late=matches @ weights,
+        window=window / total,
         matches=matches,
         weights=weights,
         rarity=total / max(len(weights), 1),
@@ -207,22 +204,28 @@ def _meanings(searcher: Searcher, snapshots: Sequence[Snapshot], pool: Pool, que
     )
 
 
-def _matches(
-    snapshot: Snapshot, rows: IntArray, query: Encoding, encoder: Callable[[], Encoder]
-) -> npt.NDArray[np.float32]:
-    from ragcli.index.tokens import best_matches, best_of
+def _compared(
+    snapshot: Snapshot, rows: IntArray, query: Encoding, weights: FloatArray, encoder: Callable[[], Encoder]
+) -> tuple[FloatArray, FloatArray]:
+    """The matches (n, q) of each row's chunk, and the weighted score (n,) of its best window."""
+    from ragcli.index.tokens import best_matches, best_of, late_scores, max_sim
 
     if snapshot.tokens is not None:
-        return best_matches(query.tokens, snapshot.tokens, rows)
+        window = max_sim(query.tokens, weights, snapshot.tokens, rows).window
+        return best_matches(query.tokens, snapshot.tokens, rows), window
     numbers = np.asarray(snapshot.row_numbers[rows]).tolist()
     chunks = snapshot.live_chunks(numbers)
-    texts = [chunks[number].text for number in numbers]
-    best = [
-        best_of(passage.tokens @ query.tokens.T, np.asarray([len(passage.tokens)]))
-        for start in range(0, len(texts), _ENCODED_SAMPLE)
-        for passage in encoder().encode_tokens(texts[start : start + _ENCODED_SAMPLE])
-    ]
-    return np.concatenate(best) if best else np.zeros((0, len(query.tokens)), np.float32)
+    matches, windows = [np.zeros((0, len(query.tokens)), np.float32)], [np.zeros(0, np.float32)]
+    for start in range(0, len(numbers), _ENCODED_AT_ONCE):
+        texts = [chunks[number].text for number in numbers[start : start + _ENCODED_AT_ONCE]]
+        passages = encoder().encode_tokens(texts)
+        counts = np.asarray([len(passage.tokens) for passage in passages])
+        # As they would have been kept, so that a collection's features do not depend on what it keeps.
+        signs = np.sign(np.concatenate([passage.tokens for passage in passages])) / np.sqrt(query.tokens.shape[1])
+        cosines = np.asarray(signs @ query.tokens.T, np.float32)
+        matches.append(best_of(cosines, counts))
+        windows.append(late_scores(cosines, counts, weights).window)
+    return np.concatenate(matches), np.concatenate(windows)
 
 
 def _sample(snapshot: Snapshot) -> IntArray:
