@@ -16,7 +16,7 @@ import json
 import math
 import shutil
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from pathlib import Path
@@ -215,27 +215,11 @@ class LexicalIndex:
         return self._last[1]
 
     def _parse(self, query: str, boosts: Boosts, expansion: Expansion) -> Query | None:
-        import tantivy
-
-        fields = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]
-        weights = dict.fromkeys(self.terms(query), 1.0)
-        for word, weight in expansion:
-            for term in self.terms(word):
-                weights[term] = weights.get(term, 0.0) + weight
-        clauses: list[tuple[Any, Query]] = []
         with sound(self.folder):
-            for term, weight in weights.items():
-                for field, boost in fields:
-                    clause = tantivy.Query.term_query(self._schema, field, term, "freq")
-                    counts = boost * weight * self._rarity(field, term)
-                    if not counts:
-                        continue
-                    boosted = clause if counts == 1 else tantivy.Query.boost_query(clause, counts)
-                    clauses.append((tantivy.Occur.Should, boosted))
-            if not clauses:
-                return None
-            whole = tantivy.Query.boolean_query(clauses)
-            return whole if self._own is None else self._among(whole, self._own.tolist())
+            if self._own is None:
+                return _parsed(query, boosts, expansion)
+            whole = _any_term(query, boosts, expansion, self._rarity)
+            return None if whole is None else self._among(whole, self._own.tolist())
 
     def _among(self, query: Query, numbers: Sequence[int]) -> Query:
         """The query, with the same scores, over the given chunks only."""
@@ -349,6 +333,7 @@ def rebuild(folder: Path, entries: Iterable[Entry]) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+@cache
 def _schema() -> Any:
     import tantivy
 
@@ -358,6 +343,31 @@ def _schema() -> Any:
         builder.add_text_field(field, tokenizer_name=_ANALYSER, index_option="freq")
     builder.add_unsigned_field("number", indexed=True, fast=True)
     return builder.build()
+
+
+@lru_cache(maxsize=4)
+def _parsed(query: str, boosts: Boosts, expansion: Expansion) -> Query | None:
+    return _any_term(query, boosts, expansion, lambda *_: 1.0)
+
+
+def _any_term(query: str, boosts: Boosts, expansion: Expansion, rarity: Callable[[str, str], float]) -> Query | None:
+    import tantivy
+
+    fields = [(field, boost) for field in _FIELDS if (boost := getattr(boosts, field)) > 0]
+    weights = dict.fromkeys(_terms(query), 1.0)
+    for word, weight in expansion:
+        for term in _terms(word):
+            weights[term] = weights.get(term, 0.0) + weight
+    clauses: list[tuple[Any, Query]] = []
+    for term, weight in weights.items():
+        for field, boost in fields:
+            clause = tantivy.Query.term_query(_schema(), field, term, "freq")
+            counts = boost * weight * rarity(field, term)
+            if not counts:
+                continue
+            boosted = clause if counts == 1 else tantivy.Query.boost_query(clause, counts)
+            clauses.append((tantivy.Occur.Should, boosted))
+    return tantivy.Query.boolean_query(clauses) if clauses else None
 
 
 @lru_cache(maxsize=4)

@@ -141,13 +141,13 @@ class TfidfReader:
             ) from None
         self.folder = folder
         self.size = rows
-        self._offsets = open_rows(folder / "terms.i64", np.int64, (), terms + 1).view(np.ndarray)
-        self._blob = open_rows(folder / "vocabulary.txt", np.uint8, (), int(self._offsets[-1])).view(np.ndarray)
-        self._idf = open_rows(folder / "idf.f64", np.float64, (), terms).view(np.ndarray)
-        self._columns = open_rows(folder / "columns.i64", np.int64, (), terms + 1).view(np.ndarray)
-        self._rows = open_rows(folder / "rows.i32", np.int32, (), entries).view(np.ndarray)
-        self._weights = open_rows(folder / "weights.f32", np.float32, (), entries).view(np.ndarray)
-        self.numbers: IntArray = open_rows(folder / "numbers.i64", np.int64, (), rows).view(np.ndarray)
+        self._offsets = open_rows(folder / "terms.i64", np.int64, (), terms + 1)
+        self._blob = open_rows(folder / "vocabulary.txt", np.uint8, (), int(self._offsets[-1]))
+        self._idf = open_rows(folder / "idf.f64", np.float64, (), terms)
+        self._columns = open_rows(folder / "columns.i64", np.int64, (), terms + 1)
+        self._rows = open_rows(folder / "rows.i32", np.int32, (), entries)
+        self._weights = open_rows(folder / "weights.f32", np.float32, (), entries)
+        self.numbers: IntArray = open_rows(folder / "numbers.i64", np.int64, (), rows)
         self._ids: dict[str, int] | None = None
         self._looked_up = 0
         if own is not None:
