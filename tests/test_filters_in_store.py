@@ -135,7 +135,6 @@ def test_a_filter_reads_indexes_and_no_table(store: sqlite3.Connection, text: st
     store.set_trace_callback(asked.append)
     matching_documents(store, parse_where(text))
     store.set_trace_callback(None)
-    store.create_function("ragcli_matches", 1, bool, deterministic=True)
     assert asked
     for statement in asked:
         for *_, step in store.execute(f"EXPLAIN QUERY PLAN {statement}"):

@@ -3,14 +3,15 @@
 A condition on one key is one statement, its values bound, that is answered by an index of the table `metadata` alone.
 What joins conditions is done on sets of document numbers. Where several must hold, the one that keeps least goes
 first, and when it has left few documents, the others are asked of those alone: so a filter that keeps little costs
-little, in a collection of any size. What a filter means is said in `ragcli.filters.meaning`.
+little, in a collection of any size. Whether a text matches a pattern is seen to in Python, for the texts that the
+index has under the key. What a filter means is said in `ragcli.filters.meaning`.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +35,6 @@ FEW: Final = 2_000
 """Documents of which it takes less time to ask each than to look a condition up."""
 
 _MOST: Final = 20_000
-_FUNCTION: Final = "ragcli_matches"
 # `%` stands before a column; `_lookup` and `_probe` put something in its place.
 _TEXTS: Final = "%type IN ('text', 'item')"
 _SHOWN: Final = "%type IN ('text', 'item', 'date')"
@@ -99,7 +99,7 @@ class _Lookup:
                 return FEW
         total = 0
         for clause, values in _clauses(condition):
-            query = f"SELECT count(*) FROM ({_lookup(clause)} LIMIT {FEW})"  # noqa: S608
+            query = f"SELECT count(*) FROM ({_lookup(clause, '%document')} LIMIT {FEW})"  # noqa: S608
             total += self._connection.execute(query, (clean(condition.key), *values)).fetchone()[0]
         return min(total, FEW)
 
@@ -107,22 +107,24 @@ class _Lookup:
         key = clean(condition.key)
         found: set[int] = set()
         for clause, values in _clauses(condition):
+            wanted = "%document, %text" if isinstance(condition, Match) else "%document"
             if among is None:
-                rows = self._run(condition, _lookup(clause), (key, *values))
+                rows = self._connection.execute(_lookup(clause, wanted), (key, *values))
             else:
-                rows = self._run(condition, _probe(clause), (json.dumps([*among]), key, *values))
-            found.update(number for (number,) in rows)
+                rows = self._connection.execute(_probe(clause, wanted), (json.dumps([*among]), key, *values))
+            found.update(_with_match(condition, rows) if isinstance(condition, Match) else (row[0] for row in rows))
         return frozenset(found)
 
-    def _run(self, condition: Condition, query: str, values: tuple[Any, ...]) -> list[tuple[int]]:
-        if not isinstance(condition, Match):
-            return self._connection.execute(query, values).fetchall()
-        test = matcher(condition)
-        self._connection.create_function(_FUNCTION, 1, test, deterministic=True)
-        try:
-            return self._connection.execute(query, values).fetchall()
-        finally:
-            self._connection.create_function(_FUNCTION, 1, None)
+
+def _with_match(condition: Match, rows: Iterable[tuple[int, str]]) -> Iterator[int]:
+    """The documents of the rows whose text matches. Equal texts, which an index gives in a row, are tried once."""
+    test = matcher(condition)
+    tried, matched = None, False
+    for document, text in rows:
+        if text != tried:
+            tried, matched = text, test(text)
+        if matched:
+            yield document
 
 
 def chunk_numbers(connection: sqlite3.Connection, documents: Sequence[int]) -> Integers:
@@ -212,16 +214,16 @@ def cache_key(condition: Filter) -> str:
 Clause = tuple[str, list[Any]]
 
 
-def _lookup(clause: str) -> str:
-    return f"SELECT document FROM metadata WHERE key = ? AND {clause.replace('%', '')}"  # noqa: S608
+def _lookup(clause: str, wanted: str) -> str:
+    return f"SELECT {wanted} FROM metadata WHERE key = ? AND {clause}".replace("%", "")  # noqa: S608
 
 
-def _probe(clause: str) -> str:
+def _probe(clause: str, wanted: str) -> str:
     # An index that begins with the key would give all documents that have it for each of these few; `+` hides it.
-    columns = clause.replace("%", "+m.")
     return (
-        "SELECT m.document FROM json_each(?) j CROSS JOIN metadata m ON m.document = j.value AND m.key = ?"  # noqa: S608
-        f" WHERE {columns}"
+        f"SELECT {wanted.replace('%', 'm.')}"  # noqa: S608
+        " FROM json_each(?) j CROSS JOIN metadata m ON m.document = j.value AND m.key = ?"
+        f" WHERE {clause.replace('%', '+m.')}"
     )
 
 
@@ -231,7 +233,7 @@ def _clauses(condition: Condition) -> list[Clause]:
         case Exists():
             return [("%type IS NOT NULL", [])]
         case Match():
-            return [(f"{_SHOWN} AND {_FUNCTION}(%text)", [])]
+            return [(_SHOWN, [])]
         case OneOf(_, values):
             return _equal_to_one(values)
         case Compare(_, operator, value):
