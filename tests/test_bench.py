@@ -128,3 +128,17 @@ def test_synthetic_words_are_all_different(synthetic: Any) -> None:
 def test_the_same_collection_is_made_every_time(synthetic: Any) -> None:
     planted = synthetic.topics(3)
     assert list(synthetic.records(80, planted)) == list(synthetic.records(80, planted))
+
+
+def test_papers_are_dealt_out_to_ten_collections_of_about_one_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = script("many", monkeypatch)
+    for number in range(43):
+        (tmp_path / f"{number}.txt").write_text("x" * (1000 + 10 * number))
+    (tmp_path / "left.out").write_text("x")
+    folders = many.deal(tmp_path, tmp_path / "dealt")
+    dealt = [sorted(path.read_text() for path in folder.iterdir()) for folder in folders]
+    assert sorted(text for texts in dealt for text in texts) == sorted("x" * (1000 + 10 * n) for n in range(43))
+    assert {len(texts) for texts in dealt} == {4, 5}
+    assert max(len("".join(texts[-4:])) for texts in dealt) < 1.05 * min(len("".join(texts[-4:])) for texts in dealt)
