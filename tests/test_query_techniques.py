@@ -239,6 +239,15 @@ def test_a_comparison_is_taken_apart_without_a_model_and_shown_by_its_parts(ragc
     assert "4 hits" in shown
 
 
+def test_every_part_gets_its_best_hit_however_few_are_shown(ragcli: Ragcli) -> None:
+    question = ("query", "What is a vote? What is a sketch? What is a dose?", "-c", "notes", "--decompose", "--json")
+    hits = ragcli(*question, "--top", "3").json
+    assert {hit["sub_question"] for hit in hits} == {"What is a vote?", "What is a sketch?", "What is a dose?"}
+    for part in ("What is a vote?", "What is a sketch?", "What is a dose?"):
+        best = ragcli("query", part, "-c", "notes", "--json", "--top", "1").json[0]
+        assert best["chunk_id"] in {hit["chunk_id"] for hit in hits}
+
+
 def test_a_question_that_is_one_stays_one(ragcli: Ragcli) -> None:
     question = ("query", "distinct words in a stream", "-c", "notes", "--json")
     assert ragcli(*question, "--decompose").json == ragcli(*question).json

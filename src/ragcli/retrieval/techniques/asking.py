@@ -1,9 +1,9 @@
 """From a question and its techniques to what is asked of the collections, and from all that is found to one ranking.
 
 The order is always the same: the question is made to stand alone, then taken apart; each part is asked with the
-passages and the words that techniques add to it, and beside it other ways to put it. The rankings are merged by
-reciprocal ranks, parts counting alike and the other ways to put one together less than the part itself, so that a
-language model's fancy cannot outvote the question. Then passages are cut.
+passages and the words that techniques add to it, and beside it other ways to put it. The rankings are merged
+(`merging`), the other ways to put a part counting less together than the part itself, so that a language model's fancy
+cannot outvote the question. Then passages are cut.
 
 `plan` does what comes before the search, `run` the rest; `search` is both. Where a language model fails, the plan goes
 on without it and has a warning, one whatever failed.

@@ -164,8 +164,8 @@ class Group:
 class TechniqueResult:
     """What a search by techniques found, and how it was asked.
 
-    `result` is the merged ranking; where several queries were asked, a hit's `score` is its reciprocal rank score
-    over them and its `source_score` the one it had in the query that ranked it best, as have its other scores.
+    `result` is the merged ranking; where several queries were asked, a hit's `score` is what its places in them
+    come to, and its `source_score` the score that it had in one of them, as are its other scores.
     `plan` is what was asked. `groups` has the hits of each part of a question that was taken apart, else
     nothing. `kept` says, hit by hit, which stretches of the chunk's text are left in the hit's; it is empty where
     nothing was compressed, and so is a hit's in which there was nothing to leave out.
