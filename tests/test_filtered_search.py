@@ -97,6 +97,13 @@ def test_the_scores_of_a_stage_are_those_it_gives_without_the_filter(small: Coll
     assert all(values == pytest.approx(everything[document]) for document, values in kept.items())
 
 
+def test_the_record_of_the_stages_names_the_filter(small: Collection) -> None:
+    condition = parse_where("year = 1950 and keep")
+    stages = {stage.stage: stage.detail for stage in query([small], QueryRequest(QUESTION, where=condition)).stages}
+    assert stages["filter"] == "year = 1950 and keep = true"
+    assert "filter" not in {stage.stage for stage in query([small], QueryRequest(QUESTION)).stages}
+
+
 def test_a_deep_ranking_has_nothing_that_does_not_meet_the_filter(small: Collection) -> None:
     with Searcher([small]) as searcher:
         ranked = searcher.ranking(

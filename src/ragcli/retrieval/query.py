@@ -54,6 +54,8 @@ Notify = Callable[[str], None]
 # Seconds for which a reranker elsewhere that gave no scores is not asked again.
 _AWAY: Final = 60.0
 
+LONGEST_SHOWN: Final = 200
+"""Characters of a filter that the record of a query's stages shows."""
 SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
 
 
@@ -242,6 +244,12 @@ class Searcher:
                 self.encoder(name)
             with clock.stage("encode", "the question"):
                 _ = question.encoding if "dense" not in stages else question.vector
+        if request.where is not None:
+            from ragcli.filters import where_text
+
+            with clock.stage("filter", where_text(request.where)[:LONGEST_SHOWN]):
+                for snapshot in snapshots:
+                    snapshot.matching(request.where)
         if request.rocchio is not None and "dense" in stages:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
