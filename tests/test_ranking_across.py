@@ -254,6 +254,25 @@ def test_a_passage_in_two_versions_is_shown_once_with_the_other_counted(tmp_path
     assert not any(hit.duplicates for hit in kept)
 
 
+def test_passages_of_different_encoders_say_the_same_when_their_words_do(
+    tmp_path: Path, encoder: str, other_encoder: str
+) -> None:
+    one, other = versions(100, 2)
+    first = made(tmp_path, "first", {"v1.txt": one, "raft.md": RAFT}, encoder)
+    second = made(tmp_path, "second", {"v2.txt": other, "flow.md": FLOW}, other_encoder)
+    hits = hits_of([first, second], "word3x word4x word5x")
+    assert sum(hit.chunk.source in ("v1.txt", "v2.txt") for hit in hits) == 1
+    assert sum(len(hit.duplicates) for hit in hits) == 1
+
+
+def test_many_hits_are_compared_with_one_another(tmp_path: Path, encoder: str) -> None:
+    texts = {f"{n:02}.txt": prose(n // 2) + (" Again." if n % 2 else "") for n in range(60)}
+    notes = made(tmp_path, "notes", texts, encoder)
+    hits = hits_of([notes], "leader election", top=60)
+    assert len(hits) == 30
+    assert all(len(hit.duplicates) == 1 for hit in hits)
+
+
 @pytest.mark.parametrize(("changed", "shown"), [(0, 1), (2, 1), (4, 1), (5, 2), (20, 2)])
 def test_four_fifths_of_the_runs_of_words_make_a_near_duplicate(tmp_path: Path, changed: int, shown: int) -> None:
     # Without an encoder the words alone decide. A changed word is in five of the 96 runs, the first in one.

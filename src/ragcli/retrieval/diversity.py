@@ -12,8 +12,8 @@ overlap, are far from that; another version of the same paper is not.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,6 +32,7 @@ ALIKE: Final = 0.9
 SHARED: Final = 0.8
 """Share of the shorter passage's runs of words that makes it a near-duplicate of the other."""
 RUN: Final = 5
+Run = tuple[str, ...]
 _WORD: Final = re.compile(r"\w+")
 
 
@@ -70,38 +71,65 @@ def _vectors(candidates: list[Candidate]) -> list[FloatArray]:
     return [of_pools[id(candidate.group)][candidate.place] for candidate in candidates]
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    group: Ranked
-    vector: FloatArray | None
-    text: str
-
-
 class Repeats:
-    """The passages taken so far, to compare others with."""
+    """The passages taken so far, to compare others with.
 
-    def __init__(self) -> None:
-        self._kept: list[_Kept] = []
-        self._runs: dict[str, frozenset[tuple[str, ...]]] = {}
+    `by_words` is for passages whose vectors cannot be compared, because there are none or they are of different
+    encoders: then all passages that share runs of words are looked up by those.
+    """
+
+    def __init__(self, *, by_words: bool) -> None:
+        self._by_words = by_words
+        self._kept: list[tuple[Ranked, FloatArray | None, str]] = []
+        self._vectors: FloatArray = np.empty((0, 0), np.float32)
+        self._runs: dict[str, frozenset[Run]] = {}
+        self._holders: dict[Run, list[int]] = {}
 
     def find(self, candidate: Candidate, text: str) -> int | None:
         """Which of those taken, counted from 0, says the same; otherwise None, and it is taken itself."""
-        group = candidate.group
         vector = _vector_of(candidate)
-        for at, kept in enumerate(self._kept):
-            comparable = vector is not None and kept.vector is not None and kept.group is group
-            if comparable and float(np.dot(vector, kept.vector)) < ALIKE:  # type: ignore[arg-type]
-                continue
-            if self._says_the_same(text, kept.text):
+        suspects = self._sharing(text) if self._by_words or vector is None else self._near(vector)
+        for at in suspects:
+            if not self._apart(at, candidate.group, vector) and self._says_the_same(text, self._kept[at][2]):
                 return at
-        self._kept.append(_Kept(group, vector, text))
+        self._keep(candidate.group, vector, text)
         return None
+
+    def _near(self, vector: FloatArray) -> list[int]:
+        count = len(self._kept)
+        found: list[int] = np.flatnonzero(self._vectors[:count] @ vector >= ALIKE).tolist() if count else []
+        return found
+
+    def _sharing(self, text: str) -> list[int]:
+        counts = Counter(at for run in self._runs_of(text) for at in self._holders.get(run, ()))
+        return sorted(counts)
+
+    def _apart(self, at: int, group: Ranked, vector: FloatArray | None) -> bool:
+        """Whether vectors that can be compared say that the two are different."""
+        other_group, other, _ = self._kept[at]
+        if vector is None or other is None or other_group is not group:
+            return False
+        return float(np.dot(vector, other)) < ALIKE
+
+    def _keep(self, group: Ranked, vector: FloatArray | None, text: str) -> None:
+        count = len(self._kept)
+        self._kept.append((group, vector, text))
+        if self._by_words or vector is None:
+            for run in self._runs_of(text):
+                self._holders.setdefault(run, []).append(count)
+            return
+        if count >= len(self._vectors):
+            grown = np.zeros((max(8, 2 * count), len(vector)), np.float32)
+            if known := len(self._vectors):
+                grown[:known] = self._vectors
+            self._vectors = grown
+        self._vectors[count] = vector
 
     def _says_the_same(self, one: str, other: str) -> bool:
         first, second = self._runs_of(one), self._runs_of(other)
         return len(first & second) >= SHARED * max(min(len(first), len(second)), 1)
 
-    def _runs_of(self, text: str) -> frozenset[tuple[str, ...]]:
+    def _runs_of(self, text: str) -> frozenset[Run]:
         if text not in self._runs:
             words = _WORD.findall(text.casefold())
             runs = zip(*(words[at:] for at in range(RUN)), strict=False)

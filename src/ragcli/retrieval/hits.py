@@ -37,7 +37,8 @@ def arranged(groups: Sequence[Ranked], request: QueryRequest) -> Iterable[Candid
 
 def cut_hits(groups: Sequence[Ranked], request: QueryRequest) -> tuple[Hit, ...]:
     """The first `request.top` hits, with at most `max_per_source` from one document, each document and text once."""
-    chosen = _Choice(request)
+    comparable = len(groups) == 1 and bool(groups[0].snapshots[0].record.dimension)
+    chosen = _Choice(request, Repeats(by_words=not comparable) if not request.keep_duplicates else None)
     several = sum(len(group.snapshots) for group in groups) > 1
     for batch in _batches(arranged(groups, request), max(request.top, 1)):
         for found in _read(batch, request, several=several):
@@ -88,9 +89,9 @@ class _Found:
 class _Choice:
     """The hits as they are chosen, one after another."""
 
-    def __init__(self, request: QueryRequest) -> None:
+    def __init__(self, request: QueryRequest, repeats: Repeats | None) -> None:
         self._request = request
-        self._repeats = None if request.keep_duplicates else Repeats()
+        self._repeats = repeats
         self._kept: list[_Found] = []
         self._shown: list[_Found] = []
         self._by_document: dict[Key, list[_Found]] = {}
