@@ -54,8 +54,8 @@ Notify = Callable[[str], None]
 # Seconds for which a reranker elsewhere that gave no scores is not asked again.
 _AWAY: Final = 60.0
 
-LONGEST_SHOWN: Final = 200
-"""Characters of a filter that the record of a query's stages shows."""
+# Characters of a filter that the record of a query's stages shows.
+_LONGEST_FILTER: Final = 200
 SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm25", "dense": "dense"}
 
 
@@ -247,7 +247,7 @@ class Searcher:
         if request.where is not None:
             from ragcli.filters import where_text
 
-            with clock.stage("filter", where_text(request.where)[:LONGEST_SHOWN]):
+            with clock.stage("filter", where_text(request.where)[:_LONGEST_FILTER]):
                 for snapshot in snapshots:
                     snapshot.matching(request.where)
         if request.rocchio is not None and "dense" in stages:
