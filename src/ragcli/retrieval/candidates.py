@@ -1,6 +1,7 @@
 """Stage 1: the pool of candidates out of one or several collections that share an encoder.
 
-Collections with the same encoder compete in one pool: each stage takes its best over all of them together.
+Collections with the same encoder compete in one pool: each stage takes its best over all of them together. What a
+word weighs for BM25 is still told by its own collection, so scores of different collections are alike, not equal.
 Every candidate then gets every stage's score, also from the stage that did not find it, because the fusion
 compares scores and a gap would have to be guessed.
 """
@@ -32,7 +33,6 @@ Found = Sequence[tuple[Numbers, npt.NDArray[np.floating]]]
 """What one stage puts first in each of several collections: chunk numbers and their scores."""
 
 _ROCCHIO_CHUNKS: Final = 3
-_SMALL: Final = 512
 _NAMED: Final = 20_000
 """Chunks that are looked for by their numbers, when a filter leaves no more."""
 
@@ -83,14 +83,13 @@ class Question:
 
         `among` are the ascending numbers of the chunks to choose from, if not all are.
         """
-        # Of a small index all that match are asked for, which takes less time than asking for some of them again.
-        asked = max(depth, _SMALL) if snapshot.chunk_count <= _SMALL else depth
         numbers, scores = snapshot.lexical.search(
-            self.text, asked, boosts=self._boosts(), expansion=self.expansion, among=among
+            self.text, depth, boosts=self._boosts(), expansion=self.expansion, among=among
         )
         known = dict(zip(numbers.tolist(), scores.tolist(), strict=True))
-        self._bm25[snapshot.folder] = known, len(numbers) < asked
-        return numbers[:depth], scores[:depth].astype(np.float64)
+        # Where fewer came than were asked for, no other chunk has a word of the question.
+        self._bm25[snapshot.folder] = known, len(numbers) < depth
+        return numbers, scores.astype(np.float64)
 
     def lexical_scores(self, snapshot: Snapshot, numbers: Numbers) -> StageScores:
         """BM25 scores (n,) of some chunks; those that the last search has told are not computed again."""
