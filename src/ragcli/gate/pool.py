@@ -230,11 +230,15 @@ def _compared(
 
 def _sample(snapshot: Snapshot) -> IntArray:
     """Rows of live chunks at even distances; few where their tokens would have to be encoded."""
-    size = SAMPLE if snapshot.tokens is not None else _ENCODED_SAMPLE
-    rows = len(snapshot.row_numbers)
-    places = np.unique(np.linspace(0, rows - 1, min(size, rows)).astype(np.int64)) if rows else np.zeros(0, np.int64)
-    dead = snapshot.dead
-    return places[~np.isin(places, dead)] if len(dead) else places
+    live = np.ones(len(snapshot.row_numbers), dtype=bool)
+    # Where there are tenants, another's chunks are among the dead.
+    live[snapshot.dead] = False
+    rows = np.flatnonzero(live)
+    size = min(SAMPLE if snapshot.tokens is not None else _ENCODED_SAMPLE, len(rows))
+    if not size:
+        return np.zeros(0, np.int64)
+    places = np.unique(np.linspace(0, len(rows) - 1, size).astype(np.int64))
+    return np.asarray(rows[places], np.int64)
 
 
 def _spread(values: Scores) -> tuple[float, float]:
