@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -167,6 +168,21 @@ def test_a_calibration_for_another_model_is_not_used(data_dir: Path) -> None:
     assert own_calibration(collection) is None
     assert open_judge("calibrated", [collection]).name == "calibrated"
     collection.store_calibration(None)
+
+
+def test_a_reindex_that_costs_the_calibration_says_so(
+    ragcli: Ragcli, data_dir: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    shutil.copytree(data_dir / "papers", tmp_path / "data" / "papers")
+    place = ("-c", "papers", "--data-dir", str(tmp_path / "data"))
+    assert ragcli("eval", labelled(tmp_path), *place, "--calibrate-gate")[0] == 0
+    code, _, err = ragcli("reindex", *place, "--chunk-size", "600")
+    assert (code, "calibration" in err) == (0, False)
+    other = tiny_encoder(tmp_path_factory.mktemp("models") / "other", seed=5)
+    code, _, err = ragcli("reindex", *place, "--encoder", str(other))
+    assert code == 0, err
+    assert "calibration went with the old model" in err
+    assert Collection.open(tmp_path / "data", "papers").calibration() is None
 
 
 # The figures

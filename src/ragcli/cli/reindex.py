@@ -10,9 +10,11 @@ import typer
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Json, Surroundings, Wait, complete_collection
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model
-from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED
+from ragcli.cli.terminal import note
+from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED, CollectionError
 
 if TYPE_CHECKING:
+    from ragcli.collection import Collection
     from ragcli.models import Encoder
 
 app = new_app()
@@ -71,7 +73,10 @@ def reindex(
                 download=encoder is not None,
             )
 
+        learned = _has_calibration(target)
         report = run_reindex(target, settings, load, watch.listen, wait=wait, notify=watch.notify)
+    if learned and not _has_calibration(target):
+        note("the gate's calibration went with the old model; `ragcli eval --calibrate-gate` makes a new one.")
     if as_json:
         from ragcli.cli.output import write_json
         from ragcli.cli.reports import report_record
@@ -82,3 +87,10 @@ def reindex(
 
         show_report(report, here, idle="rebuilt")
     return EXIT_INTERRUPTED if report.interrupted else EXIT_DONE
+
+
+def _has_calibration(collection: Collection) -> bool:
+    try:
+        return collection.calibration() is not None
+    except CollectionError:
+        return True
