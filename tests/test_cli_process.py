@@ -253,8 +253,10 @@ def test_the_shell_can_complete_commands_options_and_collections(data: Path) -> 
     assert "--max-per-source" in completed("ragcli query x --max")
     assert "records" in completed("ragcli grep x -c rec")
     assert "hybrid" in completed("ragcli query x --pipeline hy")
-    script = run(data, "--show-completion", SHELL="/bin/bash")
-    assert "ragcli" in script.stdout + script.stderr
+    # Which shell is meant is seen from the process that asks.
+    ask = ["bash", "-c", f"'{sys.executable}' -m ragcli --show-completion; true"]
+    script = subprocess.run(ask, capture_output=True, text=True, check=True)
+    assert "_RAGCLI_COMPLETE" in script.stdout, script.stderr
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "1"), ("4", "4")])

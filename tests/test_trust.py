@@ -20,7 +20,7 @@ from tests.tiny_models import tiny_encoder
 from ragcli.__main__ import main
 from ragcli.config import CollectionConfig, QueryDefaults, load_config
 from ragcli.config.guards import demands
-from ragcli.config.keys import COLLECTION, DEFAULTS, QUERY, TOP, Key
+from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key
 from ragcli.config.trust import all_trusted, is_trusted, trust, trust_file
 from ragcli.errors import ConfigError
 from ragcli.records import CollectionSettings
@@ -221,8 +221,10 @@ def test_keys_for_places_and_secrets_are_guarded_by_one_line_in_the_table(
 
 def test_every_key_that_can_reach_beyond_the_folder_has_a_guard() -> None:
     free = {"chunk_size", "overlap", "token_vectors", "context", "include", "exclude", "pdf_engine", "ocr"}
-    free |= {"parse_timeout", "top", "pipeline", "pool", "max_per_source", "engine"}
-    for table in (TOP, DEFAULTS, COLLECTION, QUERY):
+    free |= {"parse_timeout", "top", "pipeline", "pool", "max_per_source", "engine", "tenant_key"}
+    free |= {"diversity", "recency", "half_life", "preset", "judge", "retries", "model", "timeout", "cache"}
+    free |= {"max_calls", "max_total_tokens", "price_in", "price_out", "max_cost"}
+    for table in (TOP, COLLECTION, *SECTIONS.values()):
         for name, key in table.items():
             assert (key.guard is None) == (name in free), f"decide for {name} whether a stranger's file may set it"
 
