@@ -12,6 +12,7 @@ from tests.collection_support import take_in, take_in_records, write_files
 from tests.tiny_models import tiny_encoder
 
 from ragcli.agent import (
+    Budget,
     Query,
     SubTask,
     as_retriever,
@@ -19,6 +20,8 @@ from ragcli.agent import (
     collections_view,
     gate_evaluator,
     make_search_agent,
+    pooled,
+    score_reranker,
     splitting_planner,
 )
 from ragcli.agent.standard import standard_agent
@@ -28,6 +31,8 @@ from ragcli.gate.evidence import Evidence
 from ragcli.gate.values import Decision, Preset
 from ragcli.models import load_encoder
 from ragcli.records import CollectionSettings
+from ragcli.retrieval.query import query
+from ragcli.retrieval.request import QueryRequest
 
 CLUSTERS: Mapping[str, str] = {
     "zeta.md": "# Cluster Zeta\n\nThe servers of cluster Zeta agree by the Raft protocol.\n",
@@ -220,21 +225,52 @@ def test_of_a_collection_with_tenants_only_the_tenants_own_is_found_or_judged(tm
     assert make_search_agent(collection_sources("shared", data_dir=folder, tenant="green"))("servers agree") == []
 
 
+def test_collections_searched_in_one_pool_have_scores_that_can_be_compared(data: Path) -> None:
+    sources = collection_sources(data_dir=data)
+    agent = make_search_agent(sources, formulator=pooled(), reranker=score_reranker)
+    run = agent.run("who designed Raft, which elects a leader")
+    (retrieval,) = run.trace.tasks[0].rounds[0].retrievals
+    assert retrieval.query.params["among"] == ("clusters", "protocols")
+    handles = [each.collection for each in sources.values()]
+    plain = query(handles, QueryRequest("who designed Raft, which elects a leader", top=10)).hits
+    assert [(hit.chunk.source, hit.score) for hit in run.results] == [(hit.chunk.source, hit.score) for hit in plain]
+    assert {hit.origin for hit in run.results} == {"clusters", "protocols"}
+
+
+def test_a_pool_is_of_the_sub_tasks_own_sources_and_within_the_budget(data: Path) -> None:
+    sources = collection_sources(data_dir=data)
+
+    def ask(*names: str, most: int = 4) -> list[tuple[str, ...]]:
+        agent = make_search_agent(
+            sources,
+            planner=lambda query, _: [SubTask(query.text, names)],
+            formulator=pooled(),
+            budget=Budget(max_sources_per_task=most),
+        )
+        run = agent.run("Raft")
+        assert {hit.origin for hit in run.results} <= set(names)
+        return [each.query.params["among"] for each in run.trace.tasks[0].rounds[0].retrievals]
+
+    assert ask("protocols") == [("protocols",)]
+    assert ask("nowhere", "protocols", "clusters") == [("protocols", "clusters")]
+    assert ask("protocols", "clusters", most=1) == [("protocols",)]
+    with pytest.raises(UsageError, match="searched together"):
+        as_retriever("clusters", data_dir=data)("Raft", among=("clusters", "protocols"))
+
+
 def test_the_standard_agent_asks_every_collection_weighs_them_and_shows_a_copy_once(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     names = [f"topic{number}" for number in range(6)]
     for name in names:
         make(folder, name, {"raft.md": PROTOCOLS["raft.md"], f"{name}.md": f"Raft is the topic of {name}.\n"})
-    sources = collection_sources(data_dir=folder)
 
-    def ask(**settings: Any) -> list[tuple[str | None, str]]:
-        results = standard_agent(sources, judge=Content(), **settings)("who designed Raft")
+    def ask(**defaults: Any) -> list[tuple[str | None, str]]:
+        sources = collection_sources(data_dir=folder, **defaults)
+        results = standard_agent(sources, judge=Content())("who designed Raft")
         return [(hit.origin, hit.chunk.source) for hit in results]
 
-    found = ask(weights={"topic4": 9.0})
-    assert found[0] == ("topic0", "raft.md"), "six collections have it, so it stands first"
-    assert found[1] == ("topic4", "topic4.md")
+    found = ask()
+    assert found[0] == ("topic0", "raft.md")
     assert sorted(source for _, source in found) == ["raft.md", *(f"{name}.md" for name in names)]
-    assert [source for _, source in ask(identity="none")].count("raft.md") == 6
-    assert [source for _, source in ask(identity=lambda chunk: chunk.title)].count("raft.md") == 1
-    assert [source for _, source in ask(identity="doi")].count("raft.md") == 6
+    assert ask(weights=(("topic4", 9.0),))[0][0] == "topic4"
+    assert [source for _, source in ask(identity="none", keep_duplicates=True, top=20)].count("raft.md") == 6

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
         as_retriever,
         collection_sources,
         collections_view,
+        joined,
+        pooled,
     )
     from ragcli.agent.standard import standard_agent
     from ragcli.agent.trace import AgentRun, Retrieval, Round, TaskTrace, Trace
@@ -79,6 +81,7 @@ __all__ = [
     "gate_evaluator",
     "identity_citer",
     "identity_formulator",
+    "joined",
     "make_llm_citer",
     "make_llm_evaluator",
     "make_llm_formulator",
@@ -87,6 +90,7 @@ __all__ = [
     "make_rrf_reranker",
     "make_search_agent",
     "passthrough_evaluator",
+    "pooled",
     "result_key",
     "rrf_reranker",
     "score_reranker",
@@ -104,7 +108,7 @@ _NAMES: Final = {
     "merging": "Identity make_rrf_reranker rrf_reranker score_reranker",
     "roles": "Citer Evaluator Formulator Planner Reranker Retriever",
     "selection": "Selection select",
-    "sources": "CollectionRetriever CollectionsView as_retriever collection_sources collections_view",
+    "sources": "CollectionRetriever CollectionsView as_retriever collection_sources collections_view joined pooled",
     "standard": "standard_agent",
     "trace": "AgentRun Retrieval Round TaskTrace Trace",
     "values": "Budget Judgement LowLevelQuery Query Result SubTask make_result result_key",

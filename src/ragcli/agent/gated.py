@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.agent.merging import rrf_reranker, with_own_scores
-from ragcli.agent.roles import Evaluator
+from ragcli.agent.roles import Evaluator, Reranker
 from ragcli.agent.sources import CollectionRetriever
 from ragcli.agent.values import Judgement, Result, SubTask
 from ragcli.errors import UsageError
@@ -35,12 +35,14 @@ def gate_evaluator(
     judge: Judge | JudgeName = "calibrated",
     preset: Preset = "balanced",
     words: int = WORDS,
+    prerank: Reranker | None = None,
 ) -> Evaluator:
     """An evaluator that keeps everything, and finds it sufficient when the gate does.
 
     `sources` is the agent's mapping; the gate judges what comes of ragcli's collections among them. `judge` (a name,
     or one of your own) and `preset` are as in `ragcli ask`. With `words` 0 the goal is never put in other words, so
-    there is one round. Raises UsageError when a sub-task has no collection among its sources.
+    there is one round. `prerank` puts what was found in order (`rrf_reranker`). Raises UsageError when a sub-task has
+    no collection among its sources.
     """
 
     def evaluator(task: SubTask, results: Sequence[Result]) -> Judgement:
@@ -48,7 +50,7 @@ def gate_evaluator(
 
         retrievers = _collections(sources, task)
         question = task.purpose or task.goal
-        ranked = rrf_reranker(results)
+        ranked = (prerank or rrf_reranker)(results)
         names = frozenset(each.collection.name for each in retrievers)
         with _searcher(retrievers) as searcher:
             request = retrievers[0].request(question)

@@ -160,9 +160,11 @@ class _Run:
 
     def _retrieve(self, task: SubTask) -> Steps[list[Retrieval]]:
         jobs: list[Job] = []
-        for source in self._chosen(task):
+        # A formulator may look at the other sources of the task, but only at those that will be asked.
+        asked = replace(task, sources=tuple(self._chosen(task)))
+        for source in asked.sources:
             given = yield from self._ask(
-                "formulator", self.agent.formulator, task, source, otherwise=identity_formulator
+                "formulator", self.agent.formulator, asked, source, otherwise=identity_formulator
             )
             jobs += [self._job(source, each) for each in queries_of("The formulator", given)]
         if not jobs:

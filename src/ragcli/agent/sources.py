@@ -7,13 +7,15 @@ threads. Models are loaded once and shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.agent.values import Result
+from ragcli.agent.defaults import identity_formulator
+from ragcli.agent.roles import Formulator
+from ragcli.agent.values import LowLevelQuery, Result, SubTask
 from ragcli.errors import UsageError
 from ragcli.models.shelf import ModelShelf
 from ragcli.retrieval.query import EngineName, Notify, Searcher
@@ -31,35 +33,45 @@ _PARAMS: Final = frozenset(each.name for each in fields(QueryRequest)) - {"text"
 
 @dataclass(frozen=True, slots=True)
 class CollectionRetriever:
-    """A retriever over one collection. `defaults` are fields of a QueryRequest that hold for every query."""
+    """A retriever over one collection. `defaults` are fields of a QueryRequest that hold for every query.
+
+    `together` are collections, by name, that it can search in one pool with its own when a query says so.
+    """
 
     collection: Collection
     defaults: Mapping[str, Any] = field(default_factory=dict)
     engine: EngineName = "auto"
     notify: Notify | None = None
     models: ModelShelf = field(default_factory=ModelShelf)
+    together: Mapping[str, Collection] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         _check(self.defaults)
 
-    def __call__(self, query: str, **params: Any) -> list[Result]:
+    def __call__(self, query: str, *, among: Sequence[str] = (), **params: Any) -> list[Result]:
         """The collection's hits for the query, best first; `params` go before the defaults.
 
-        Raises UsageError for a parameter that no QueryRequest has, CollectionError or ModelUnavailable.
+        With `among`, those of the named collections, which compete in one pool as in `ragcli query`, so that their
+        scores can be compared. Raises UsageError for a parameter that no QueryRequest has, or a collection that it
+        was not given; CollectionError or ModelUnavailable.
         """
         request = self.request(query, **params)
-        with self.searcher() as searcher:
+        with self.searcher(among) as searcher:
             hits = searcher.query(request).hits
-        return [replace(hit, origin=self.collection.name) for hit in hits]
+        return [replace(hit, origin=hit.chunk.collection) for hit in hits]
 
     def request(self, query: str, **params: Any) -> QueryRequest:
         """The request that a query with these parameters is."""
         _check(params)
         return QueryRequest(query, **{"top": TOP, **self.defaults, **params})
 
-    def searcher(self) -> Searcher:
-        """A searcher over the collection as it is now, with the shared models."""
-        return Searcher([self.collection], engine=self.engine, notify=self.notify, models=self.models)
+    def searcher(self, among: Sequence[str] = ()) -> Searcher:
+        """A searcher over the collection, or those named, as they are now, with the shared models."""
+        known = {self.collection.name: self.collection, **self.together}
+        if missing := [name for name in among if name not in known]:
+            raise UsageError(f"{missing[0]} cannot be searched together with {self.collection.name}.")
+        chosen = [known[name] for name in dict.fromkeys(among)] or [self.collection]
+        return Searcher(chosen, engine=self.engine, notify=self.notify, models=self.models)
 
 
 def as_retriever(
@@ -103,9 +115,34 @@ def collection_sources(
     opened = _opener(data_dir, tenant, notify)
     models = ModelShelf()
     chosen = names or list_collections(_data_dir(data_dir))
-    return {
-        name: as_retriever(opened(name), engine=engine, notify=notify, models=models, **defaults) for name in chosen
-    }
+    return joined(
+        {name: as_retriever(opened(name), engine=engine, notify=notify, models=models, **defaults) for name in chosen}
+    )
+
+
+def joined(sources: Mapping[str, CollectionRetriever]) -> dict[str, CollectionRetriever]:
+    """The same sources, each able to search the others together with its own."""
+    handles = {each.collection.name: each.collection for each in sources.values()}
+    return {name: replace(each, together=handles) for name, each in sources.items()}
+
+
+def pooled(formulator: Formulator = identity_formulator) -> Formulator:
+    """A formulator that asks each query once, of all the sub-task's collections in one pool.
+
+    Instead of a ranking for each collection, merged by rank, there is one over all of them, and its scores can be
+    compared: with thirty collections, the best ten passages are not the best of ten collections. It is for sources
+    that `collection_sources` or `joined` made, with `score_reranker` to merge rounds and sub-tasks.
+    """
+
+    def together(task: SubTask, source: str) -> list[LowLevelQuery]:
+        if source != task.sources[0]:
+            return []
+        return [
+            LowLevelQuery(source, each.query, {"among": task.sources, **each.params})
+            for each in formulator(task, source)
+        ]
+
+    return together
 
 
 class CollectionsView(Mapping[str, CollectionRetriever]):

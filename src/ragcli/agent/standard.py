@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -10,16 +10,15 @@ from ragcli.agent.defaults import splitting_planner
 from ragcli.agent.gated import gate_evaluator
 from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
 from ragcli.agent.loop import SingleContextAgent, make_search_agent
-from ragcli.agent.merging import Identity, make_rrf_reranker
+from ragcli.agent.merging import score_reranker
 from ragcli.agent.roles import Evaluator
-from ragcli.agent.sources import CollectionRetriever
+from ragcli.agent.sources import CollectionRetriever, joined, pooled
 from ragcli.agent.values import Budget, Judgement, Result, SubTask
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
     from ragcli.gate.values import JudgeName, Preset
     from ragcli.llm.protocols import LanguageModel
-    from ragcli.retrieval.identity import Identity as DocumentIdentity
 
 ROUNDS: Final = 3
 KEPT: Final = 10
@@ -33,37 +32,44 @@ def standard_agent(
     preset: Preset = "balanced",
     model: LanguageModel | None = None,
     rounds: int = ROUNDS,
-    weights: Mapping[str, float] | None = None,
-    identity: DocumentIdentity = "content",
     descriptions: Mapping[str, str] | None = None,
     prompts: Path | None = None,
     notify: Callable[[str], None] | None = None,
 ) -> SingleContextAgent:
-    """An agent over collections, which asks all of them in every round.
+    """An agent over collections, which searches those of a sub-task in one pool.
 
     With a `model`, that plans, puts goals in other words, and says what is missing. Without one, or where it fails,
     the question is taken apart by its seams, the gate (`judge`, `preset`) says whether the evidence suffices, and the
-    next round looks for words out of what was found (RM3). `weights` and `identity` are for the merging of the
-    collections, as in a `QueryRequest`. `descriptions` tell the model what a source is about; `prompts` is a folder of
-    the user's own. `notify` is told of what fails.
+    next round looks for words out of what was found (RM3). `descriptions` tell the model what a source is about;
+    `prompts` is a folder of the user's own. `notify` is told of what fails.
     """
-    reranker = make_rrf_reranker(weights=weights, identity=_passage_identity(identity))
     budget = Budget(max_rounds=rounds, max_sources_per_task=max(len(sources), 1))
-    gate = gate_evaluator(sources, judge=judge, preset=preset)
+    gate = gate_evaluator(sources, judge=judge, preset=preset, prerank=score_reranker)
     if model is None:
-        return make_search_agent(sources, planner=splitting_planner, evaluator=gate, reranker=reranker, budget=budget)
-    # The order among sources is by rank, so their scores are all alike: commit to a number and let the model read.
+        return make_search_agent(
+            joined(sources),
+            planner=splitting_planner,
+            formulator=pooled(),
+            evaluator=gate,
+            reranker=score_reranker,
+            budget=budget,
+        )
     evaluator = make_llm_evaluator(
-        model=model, select_strategy="top_k", select_kwargs={"max_k": KEPT}, prompts=prompts, notify=notify
+        model=model,
+        select_strategy="top_k",
+        select_kwargs={"max_k": KEPT},
+        prerank=score_reranker,
+        prompts=prompts,
+        notify=notify,
     )
     return make_search_agent(
-        sources,
+        joined(sources),
         planner=make_llm_planner(
             model=model, descriptions=descriptions, otherwise=splitting_planner, prompts=prompts, notify=notify
         ),
-        formulator=make_llm_formulator(model=model, prompts=prompts, notify=notify),
+        formulator=pooled(make_llm_formulator(model=model, prompts=prompts, notify=notify)),
         evaluator=_or_gate(evaluator, gate),
-        reranker=reranker,
+        reranker=score_reranker,
         budget=budget,
     )
 
@@ -76,18 +82,3 @@ def _or_gate(evaluator: Evaluator, gate: Evaluator) -> Evaluator:
         return judgement if judgement.signals.get("judged", True) else gate(task, results)
 
     return judged
-
-
-def _passage_identity(identity: DocumentIdentity) -> Identity:
-    """What makes documents the same, as what makes their passages the same."""
-    if identity in ("content", "path"):
-        return identity
-    if identity == "none":
-        return None
-
-    def key(hit: Result) -> Hashable:
-        chunk = hit.chunk
-        value = identity(chunk) if callable(identity) else chunk.metadata.get(identity)
-        return (str(value), chunk.start, chunk.end) if value not in (None, "", []) else None
-
-    return key

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.text import Text
     from rich.tree import Tree
 
-    from ragcli.agent import AgentRun, Round, TaskTrace
+    from ragcli.agent import AgentRun, LowLevelQuery, Round, TaskTrace
     from ragcli.cli.asking import Asking
     from ragcli.cli.options import Surroundings
     from ragcli.cli.terminal import Screen
@@ -30,8 +30,7 @@ _SHOWN: Final = 3
 """Hits of a round that the tree shows, of those it brought and kept."""
 _TITLES: Final = 5
 _LONGEST_TITLE: Final = 80
-# The first two are the question's own; the others are for the merging of all collections.
-_NOT_PARAMETERS: Final = frozenset({"text", "top", "weights", "identity"})
+_NOT_PARAMETERS: Final = frozenset({"text", "top"})
 
 
 ByAgent = Annotated[
@@ -95,8 +94,6 @@ def search_by_agent(
         preset=asking.preset,
         model=asking.model,
         rounds=asking.agent.rounds if asking.agent is not None else _ROUNDS,
-        weights=dict(request.weights),
-        identity=request.identity,
         descriptions=_descriptions(collections) if plans else None,
         prompts=asking.prompts,
         notify=note,
@@ -153,9 +150,9 @@ def _round_record(turn: Round) -> dict[str, Any]:
         "seconds": turn.seconds,
         "queries": [
             {
-                "source": each.query.source,
+                "sources": _sources(each.query),
                 "query": each.query.query,
-                "params": {name: _plain(value) for name, value in each.query.params.items()},
+                "params": {name: _plain(value) for name, value in each.query.params.items() if name != "among"},
                 "seconds": each.seconds,
                 "error": each.error,
                 "hits": [_hit_record(hit) for hit in each.hits],
@@ -171,6 +168,11 @@ def _round_record(turn: Round) -> dict[str, Any]:
             "signals": {name: _plain(value) for name, value in judged.signals.items()},
         },
     }
+
+
+def _sources(query: LowLevelQuery) -> list[str]:
+    """The collections that a query was put to, in one pool where there are several."""
+    return list(query.params.get("among") or (query.source,))
 
 
 def _hit_record(hit: Hit) -> dict[str, Any]:
@@ -207,9 +209,9 @@ def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool) -> None
     if whole:
         for each in turn.retrievals:
             told = f"could not be asked: {each.error}" if each.error else f"{_number(len(each.hits), 'hit')}"
-            # What is asked as the round has it need not be read again for every source.
+            # What is asked as the round has it need not be read again.
             words = "" if each.query.query == turn.task.goal else f": {each.query.query}"
-            leaf = branch.add(_text(f"{each.query.source}{words}", f"{told}, {_ms(each.seconds)}"))
+            leaf = branch.add(_text(f"{', '.join(_sources(each.query))}{words}", f"{told}, {_ms(each.seconds)}"))
             for hit in each.hits:
                 leaf.add(_hit_line(hit))
     else:
