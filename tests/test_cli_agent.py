@@ -138,7 +138,7 @@ def test_the_terminal_shows_a_tree_of_rounds_and_hits_with_the_back_edge(ragcli:
     assert "↻ Raft designed by" in short
     assert "2. Raft designed by" in short
     assert "1 sub-task, 2 rounds" in short
-    assert "raft.md" in short
+    assert "raft.md  [authors] " in short
     assert "Zeta agreement protocol" not in short
     assert "authors, clusters: Zeta agreement protocol" in whole
 
@@ -147,6 +147,21 @@ def test_chosen_collections_alone_are_searched(ragcli: Ragcli) -> None:
     record = ragcli("ask", QUESTION, "--agent", "-c", "clusters", "--judge", "heuristic", "--json").json
     assert record["agent"]["tasks"][0]["sources"] == ["clusters"]
     assert {hit["collection"] for hit in record["evidence"]} == {"clusters"}
+
+
+def test_filters_hold_for_every_round(ragcli: Ragcli) -> None:
+    options = ["--agent", "--judge", "heuristic", "--preset", "strict", "--where", 'file != "raft.md"', "--json"]
+    record = ragcli("ask", QUESTION, *options).json
+    brought = {
+        hit["source"]
+        for task in record["agent"]["tasks"]
+        for turn in task["rounds"]
+        for each in turn["queries"]
+        for hit in each["hits"]
+    }
+    assert record["agent"]["back_edges"] >= 1
+    assert "zeta.md" in brought
+    assert "raft.md" not in brought
 
 
 def test_a_question_with_two_parts_is_two_sub_tasks_without_a_model(ragcli: Ragcli) -> None:

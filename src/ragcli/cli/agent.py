@@ -109,11 +109,12 @@ def run_tree(run: AgentRun, screen: Screen, *, whole: bool) -> str:
     from rich.tree import Tree
 
     trees = []
+    several = len({hit.chunk.collection for hit in run.results}) > 1
     for task in run.trace.tasks:
         mark = "enough" if task.sufficient else "not enough"
         tree = Tree(_text(task.task.goal, mark, style="bold"), guide_style="dim")
         for turn in task.rounds:
-            _add_round(tree, task, turn, whole=whole)
+            _add_round(tree, task, turn, whole=whole, several=several)
         trees.append(tree)
     return render(screen, *trees) + _footing(run)
 
@@ -200,7 +201,7 @@ def _plain(value: object) -> object:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool) -> None:
+def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool, several: bool) -> None:
     from ragcli.agent import result_key
 
     found = sum(len(each.hits) for each in turn.retrievals)
@@ -213,12 +214,12 @@ def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool) -> None
             words = "" if each.query.query == turn.task.goal else f": {each.query.query}"
             leaf = branch.add(_text(f"{', '.join(_sources(each.query))}{words}", f"{told}, {_ms(each.seconds)}"))
             for hit in each.hits:
-                leaf.add(_hit_line(hit))
+                leaf.add(_hit_line(hit, several=several))
     else:
         known = {result_key(hit) for before in task.rounds[: turn.number - 1] for hit in before.kept}
         new = [hit for hit in turn.kept if result_key(hit) not in known]
         for hit in new[:_SHOWN]:
-            branch.add(_hit_line(hit))
+            branch.add(_hit_line(hit, several=several))
         if len(new) > _SHOWN:
             branch.add(_text(f"… and {_number(len(new) - _SHOWN, 'hit')} more", style="dim"))
     if turn.judgement.reason:
@@ -229,11 +230,12 @@ def _add_round(tree: Tree, task: TaskTrace, turn: Round, *, whole: bool) -> None
         branch.add(_text(task.ended, style="dim"))
 
 
-def _hit_line(hit: Hit) -> Text:
+def _hit_line(hit: Hit, *, several: bool) -> Text:
     from ragcli.cli.hits import place_of
 
     where = place_of(hit.chunk.source, hit.chunk.page_start, hit.chunk.page_end)
-    return _text(f"{hit.score:.3f} {where}", hit.chunk.chunk_id)
+    collection = f"[{hit.chunk.collection}] " if several else ""
+    return _text(f"{hit.score:.3f} {where}", f"{collection}{hit.chunk.chunk_id}")
 
 
 def _text(words: str, more: str = "", style: str = "") -> Text:
