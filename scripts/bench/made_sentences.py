@@ -2,11 +2,11 @@
 
 A sentence of a document is taken with the chunk that it stands in, and said otherwise: an opening or a closing clause
 changes its place, connecting words, adverbs and parentheses go, "we" become "the authors", common words are exchanged
-for others of the same meaning, numbers are written another way. One in five stays word for word. In half of the
-sentences so made, one fact is then changed: a number (half of the time to another number of the same passage), a
-negation put in or taken out, or a name exchanged for another one of the document, where there is one; to fit on, also
-a direction turned round ("higher" to "lower"), and sentences that stand elsewhere. Now and then "In X, " with a name X
-of the title is put before a sentence that does not say what it is about. Both halves go
+for others of the same meaning, numbers are written another way. One in five stays word for word. Where the
+title names a thing that the text speaks of all the time, half of the sentences that do not name it get "In X, " before
+them. In half of the sentences so made, one fact is then changed: a number (half of the time to another number of the
+same passage), a negation put in or taken out, or a name exchanged for another one of the document, where there is one;
+to fit on, also a direction turned round ("higher" to "lower"), and sentences that stand elsewhere. Both halves go
 through the same rules, and a supported sentence has a number, something to negate or a name as often as the other
 kind, so nothing but the fact itself tells them apart. The same seed makes the same sentences.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,8 @@ from ragcli.retrieval.sentences import sentence_spans
 Kind = Literal["number", "negation", "name", "direction"]
 KINDS: tuple[Kind, ...] = ("number", "negation", "name")
 VERBATIM = 0.2
+# A name of the title that the text uses so often within its sentences is what it is about.
+_OFTEN = 5
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class _Found:
     passage: str
     about: str
     document: int
+    subjects: tuple[str, ...]
 
 
 def documents_of(corpus: Path) -> Iterator[Document]:
@@ -100,7 +104,10 @@ def _sentences(corpus: Path, chance: random.Random) -> tuple[list[_Found], dict[
     found: list[_Found] = []
     names: dict[int, list[str]] = {}
     for number, document in enumerate(documents_of(corpus)):
-        names[number] = sorted(set(_NAME.findall(document.text)) - _NO_NAMES)
+        counts = Counter(_NAME.findall(document.text))
+        names[number] = sorted(set(counts) - _NO_NAMES)
+        title = set(re.findall(r"[\w-]+", document.title or ""))
+        subjects = tuple(name for name in names[number] if name in title and counts[name] >= _OFTEN)
         mine = []
         for chunk in chunk_document(document):
             passage = document.text[chunk.start : chunk.end]
@@ -108,7 +115,7 @@ def _sentences(corpus: Path, chance: random.Random) -> tuple[list[_Found], dict[
             for start, end in sentence_spans(passage):
                 sentence = " ".join(passage[start:end].split())
                 if start and end < len(passage) and _usable(sentence):
-                    mine.append(_Found(sentence, passage, about, number))
+                    mine.append(_Found(sentence, passage, about, number, subjects))
         chance.shuffle(mine)
         # The overlap of two chunks is read once, and no document is heard more than others.
         found += list({each.sentence: each for each in mine}.values())[:40]
@@ -303,13 +310,10 @@ def _turned(sentence: str, chance: random.Random) -> str:
     return sentence[: place.start()] + _TURN[place[0]] + sentence[place.end() :]
 
 
-_TITLE_NAME = re.compile(r"\b[A-Z][a-z]*[A-Z]\w*\b|\b[A-Z][a-z]{4,}\b")
-
-
 def _about(sentence: str, found: _Found, chance: random.Random) -> str:
     """Now and then, say what a sentence is about: "In MapReduce, the master pings every worker." """
-    names = [name for name in _TITLE_NAME.findall(found.about.partition(" › ")[0])[1:] if name not in sentence]
-    if not names or chance.random() > 0.15 or " we " in sentence or sentence.startswith(("We ", "In ")):
+    names = [name for name in found.subjects if name not in sentence]
+    if not names or chance.random() > 0.5 or " we " in sentence or sentence.startswith(("We ", "In ")):
         return sentence
     return f"In {chance.choice(names)}, {_small(sentence)}"
 

@@ -16,7 +16,6 @@ from ragcli.cli.terminal import note, write
 from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, InputError, UsageError
 
 if TYPE_CHECKING:
-
     from ragcli.gate.faithfulness import FaithfulnessJudge
     from ragcli.retrieval.query import Searcher
 
@@ -126,7 +125,7 @@ def check(
     else:
         from ragcli.cli.checked import check_text
 
-        write(check_text(shown, found, chosen, here.screen))
+        write(check_text(shown, found, here.screen))
     return EXIT_INSUFFICIENT if wrong else EXIT_DONE
 
 

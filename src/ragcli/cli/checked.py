@@ -21,14 +21,14 @@ _EXCERPT: Final = 240
 _INDENT: Final = 7
 
 
-def check_text(shown: Sequence[CheckedSentence], found: Sequence[CheckedSentence], judge: str, screen: Screen) -> str:
+def check_text(shown: Sequence[CheckedSentence], found: Sequence[CheckedSentence], screen: Screen) -> str:
     """The sentences, each with its verdict, what is missing, and the best passage; then how many of which."""
     if not found:
         return "There is no sentence here that claims anything.\n"
     if screen.width >= WIDE and shown:
-        return _table(shown, screen) + "\n" + _footing(found, judge)
+        return _table(shown, screen) + "\n" + _footing(found)
     blocks = [_block(each, screen) for each in shown]
-    return "".join(block + "\n" for block in blocks) + _footing(found, judge)
+    return "".join(block + "\n" for block in blocks) + _footing(found)
 
 
 def check_record(
@@ -68,6 +68,7 @@ def _record(checked: CheckedSentence) -> dict[str, object]:
         "sentence": checked.sentence.text,
         "claim": checked.sentence.claim,
         "verdict": checked.verdict,
+        "judge": checked.judge,
         "score": support.score,
         "missing": list(support.missing),
         "citations": [each.written for each in checked.sentence.citations],
@@ -137,10 +138,11 @@ def _wrapped(text: str, screen: Screen, style: str = "") -> list[str]:
     return [" " * _INDENT + (screen.style(part, style) if style else part) for part in parts]
 
 
-def _footing(found: Sequence[CheckedSentence], judge: str) -> str:
+def _footing(found: Sequence[CheckedSentence]) -> str:
     counts = Counter(each.verdict for each in found)
     said = [f"{counts['supported']} supported"]
     if counts["elsewhere"]:
         said.append(f"{counts['elsewhere']} by something else than cited")
     said.append(f"{counts['unsupported']} not supported")
-    return f"{counted(len(found), 'sentence')} checked by '{judge}': {', '.join(said)}.\n"
+    judges = " and ".join(f"'{name}'" for name in dict.fromkeys(each.judge for each in found))
+    return f"{counted(len(found), 'sentence')} checked by {judges}: {', '.join(said)}.\n"

@@ -7,6 +7,7 @@ passage does, is told as such: the claim may be right, the citation is not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
@@ -16,7 +17,7 @@ import numpy as np
 from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.gate.drafts import Draft, DraftSentence
-from ragcli.gate.facts import Facts, differences, facts_of
+from ragcli.gate.facts import Facts, facts_of
 from ragcli.gate.faithfulness import Claim, FaithfulnessJudge, Passage, Support
 from ragcli.gate.library import Entry, Library
 from ragcli.retrieval.request import LONGEST_ENCODED, QueryRequest
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from ragcli.retrieval.query import Searcher
 
 CheckVerdict = Literal["supported", "elsewhere", "unsupported"]
+_FEWEST_CHUNKS: Final = 3
+_SHARE_OF_CHUNKS: Final = 0.1
 PASSAGES: Final = 5
 """Passages that a sentence is held against."""
 
@@ -38,7 +41,7 @@ class CheckedSentence:
 
     `support` says how well the best passage, `chunk`, supports it. `verdict` is `elsewhere` when what it cites does
     not support it and `chunk` of another document does. `unknown` are citations that name no document here; `searched`
-    says that the passages were found by a search, because nothing cited is here.
+    says that the passages were found by a search, because nothing cited is here. `judge` is who judged.
     """
 
     sentence: DraftSentence
@@ -48,6 +51,7 @@ class CheckedSentence:
     page: int | None
     unknown: tuple[str, ...]
     searched: bool
+    judge: str
 
 
 def check_draft(
@@ -72,6 +76,26 @@ def check_draft(
         yield check.of(sentence)
 
 
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A cited document: its chunks, the words of each, and the names that it speaks of all the time."""
+
+    chunks: tuple[StoredChunk, ...]
+    words: tuple[frozenset[str], ...]
+    subjects: str
+
+
+def _read(chunks: tuple[StoredChunk, ...]) -> _Document:
+    words, names = [], Counter[str]()
+    for chunk in chunks:
+        facts = facts_of(chunk.text)
+        words.append(facts.stems | facts.run_together)
+        names.update({word.written for word in facts.words if word.name})
+    often = max(_FEWEST_CHUNKS, len(chunks) * _SHARE_OF_CHUNKS)
+    # A passage deep in a paper on Raft says "the leader"; whoever writes about it says "Raft's leader".
+    return _Document(chunks, tuple(words), " ".join(name for name, count in names.items() if count >= often))
+
+
 class _Check:
     def __init__(
         self,
@@ -92,7 +116,7 @@ class _Check:
         self._notify = notify
         self._library = Library(searcher.snapshots)
         self._snapshots = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
-        self._chunks: dict[tuple[str, str], tuple[StoredChunk, ...]] = {}
+        self._documents: dict[tuple[str, str], _Document] = {}
 
     def of(self, sentence: DraftSentence) -> CheckedSentence:
         cited: dict[tuple[str, str], tuple[Entry, set[int]]] = {}
@@ -129,7 +153,7 @@ class _Check:
     ) -> CheckedSentence:
         support, chunk = judged
         page = self._snapshots[chunk.collection].page_of(chunk, support.start) if chunk is not None else None
-        return CheckedSentence(sentence, verdict, support, chunk, page, tuple(unknown), searched)
+        return CheckedSentence(sentence, verdict, support, chunk, page, tuple(unknown), searched, self._judge.name)
 
     def _judged(self, claim: str, candidates: Sequence[tuple[StoredChunk, str]]) -> tuple[Support, StoredChunk | None]:
         whole = Claim(claim, tuple(Passage(chunk.text, about) for chunk, about in candidates))
@@ -156,23 +180,27 @@ class _Check:
         known = facts_of(claim)
         scored: list[tuple[float, StoredChunk, str]] = []
         for entry, pages in cited:
-            chunks = self._of_document(entry)
-            near = self._nearness(claim, known, entry.snapshot, chunks)
-            for chunk, score in zip(chunks, near, strict=True):
-                about = " › ".join(part for part in (entry.about, chunk.heading) if part)
+            document = self._of_document(entry)
+            near = self._nearness(claim, known, entry.snapshot, document)
+            for chunk, score in zip(document.chunks, near, strict=True):
+                about = " › ".join(part for part in (entry.about, document.subjects, chunk.heading) if part)
                 scored.append((score + (1.0 if _on_page(chunk, pages) else 0.0), chunk, about))
         scored.sort(key=lambda each: -each[0])
         return [(chunk, about) for _, chunk, about in scored[: self._passages]]
 
-    def _of_document(self, entry: Entry) -> tuple[StoredChunk, ...]:
+    def _of_document(self, entry: Entry) -> _Document:
         key = (entry.snapshot.collection, entry.row.document_id)
-        if key not in self._chunks:
-            self._chunks[key] = entry.snapshot.document_chunks(entry.row.document_id)
-        return self._chunks[key]
+        if key not in self._documents:
+            self._documents[key] = _read(entry.snapshot.document_chunks(entry.row.document_id))
+        return self._documents[key]
 
-    def _nearness(self, claim: str, known: Facts, snapshot: Snapshot, chunks: Sequence[StoredChunk]) -> list[float]:
+    def _nearness(self, claim: str, known: Facts, snapshot: Snapshot, document: _Document) -> list[float]:
         """From 0 to about 2: the share of the claim's words that each chunk has, and the cosine of their vectors."""
-        shares = [1.0 - differences(known, facts_of(chunk.text)).share for chunk in chunks]
+        chunks, telling = document.chunks, known.telling
+        shares = [
+            sum(word.stem in there or word.folded in there for word in telling) / max(len(telling), 1)
+            for there in document.words
+        ]
         if snapshot.settings.encoder == NO_ENCODER or not chunks:
             return shares
         rows = snapshot.rows([chunk.number for chunk in chunks])

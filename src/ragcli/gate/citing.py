@@ -36,6 +36,9 @@ _FILE: Final = re.compile(
 _CHUNK: Final = re.compile(r"\s*[(\[]?\b(d[0-9a-f]{10}:\d{1,6})\b[)\]]?")
 _ARXIV: Final = re.compile(r"\barXiv:\s?(\d{4}\.\d{4,5}|[a-z-]+/\d{7})", re.IGNORECASE)
 _DOI: Final = re.compile(r"(?:https?://(?:dx\.)?doi\.org/|\bdoi:\s*)?\b(10\.\d{4,9}/[^\s\]})>,;]+)", re.IGNORECASE)
+_IDENTIFIED: Final = re.compile(
+    rf"\s*[(\[]\s*(?:{_ARXIV.pattern}|{_DOI.pattern})(?:\s*\[[\w.-]+\])?\s*[)\]]", re.IGNORECASE
+)
 _MOST_IN_RANGE: Final = 50
 
 
@@ -65,7 +68,7 @@ def citations_of(sentence: str) -> tuple[Citation, ...]:
 def without_citing(sentence: str) -> str:
     """The sentence as a claim: citations in brackets gone, and of "Shor (1997) showed" the year."""
     text = _TEXTUAL.sub(lambda found: found[1], sentence)
-    for pattern in (_LABEL, _FOOTNOTE, _BRACKETED_KEYS, _LATEX, _CHUNK):
+    for pattern in (_LABEL, _FOOTNOTE, _BRACKETED_KEYS, _LATEX, _CHUNK, _IDENTIFIED):
         text = pattern.sub("", text)
     text = _FILE.sub(lambda found: "" if found[0].lstrip()[:1] in "([" else found[1], text)
     text = _IN_PARENTHESES.sub(lambda found: "" if _cites(found[1]) else found[0], text)

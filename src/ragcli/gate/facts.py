@@ -18,12 +18,15 @@ from ragcli.gate.quantities import Quantity, quantities, same_value
 from ragcli.normal_forms import normalised
 from ragcli.retrieval.passages import COMMON_WORDS
 
-_TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?|[.;:!?,()]")
+# "IL-6" is one name, and another than "IL-8".
+_TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?(?:[-‐‑]\d+[^\W_]*)*|[.;:!?,()]")
 _DENYING: Final = (
     "not no never neither nor none cannot without nothing nobody nowhere hardly rarely seldom unable fail fails "
     "failed failing lack lacks lacked lacking absence absent instead non nonexistent"
 )
 _CUES: Final = frozenset(_DENYING.split())
+# "It hears nothing for a while": what stands before is denied, not what follows.
+_OF_BEFORE: Final = frozenset({"nothing", "nobody", "none", "nowhere"})
 # Around a cue, these carry no meaning that it could deny.
 _WEIGHTLESS: Final = (
     "a an any did do does been being be have had will would shall should may might must can could to of the that "
@@ -92,7 +95,7 @@ class Differences:
     opposites: tuple[str, ...]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def facts_of(text: str) -> Facts:
     """Read a text."""
     words = tuple(_words(text))
@@ -208,9 +211,9 @@ def _out_of_place(start: int, keys: set[str], claim: Facts, known: Facts) -> boo
 
 def _beside(place: int, words: Sequence[Word], telling: Sequence[Word]) -> frozenset[str]:
     start = words[place].start
-    before = [word.stem for word in telling if word.start < start][-1:]
-    after = [word.stem for word in telling if word.start > start][:2]
-    return frozenset(before + after)
+    if words[place].folded in _OF_BEFORE:
+        return frozenset([word.stem for word in telling if word.start < start][-1:])
+    return frozenset([word.stem for word in telling if word.start > start][:1])
 
 
 def _key(number: Quantity) -> str:
@@ -242,7 +245,7 @@ def _words(text: str) -> Iterator[Word]:
         )
         first = False
         if is_cue:
-            scope = _SCOPE
+            scope = 0 if folded in _OF_BEFORE else _SCOPE
         elif not light and scope:
             scope -= 1
 
@@ -257,7 +260,7 @@ def _is_name(written: str, first: bool) -> bool:
 def _folded(written: str) -> str:
     lower = written.lower().removesuffix("'s").removesuffix("’s")
     if lower.isascii():
-        return lower.replace("'", "")
+        return lower.replace("'", "").replace("-", "")
     apart = normalised("NFKD", lower)
     return "".join(character for character in apart if character.isalnum())
 

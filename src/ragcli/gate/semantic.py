@@ -108,10 +108,10 @@ class SemanticJudge:
             # What a passage is about it need not say again: "it" is the system of the title.
             near = differences(known, facts_of(f"{passage.about}. {stretch.text}"))
             far = differences(known, facts_of(f"{passage.about}. {passage.text}"))
-            missing = _missing(near, far)
-            support = Support(claim.text, False, 0.0, missing, stretch.passage, stretch.start, stretch.end)
             alone = differences(known, facts_of(stretch.text)) if passage.about else near
+            missing = _missing(near, far, alone)
             features = _features(stretch, near, far, alone) | {"denying": _denied_otherwise(known, stretch)}
+            support = Support(claim.text, False, 0.0, missing, stretch.passage, stretch.start, stretch.end)
             found.append((features, support))
         return found
 
@@ -252,7 +252,6 @@ def _features(stretch: _Stretch, near: Differences, far: Differences, alone: Dif
         "words_far": far.share,
         "names": float(min(names_far, 2)),
         "names_near": float(min(max(len(near.names) - names_far, 0), 2)),
-        "names_about": float(min(max(len(alone.names) - len(near.names), 0), 2)),
         "numbers": float(min(numbers_far, 2)),
         "numbers_near": float(min(max(len(near.numbers) - numbers_far, 0), 2)),
         "misplaced": float(min(len(alone.misplaced), 1)),
@@ -262,11 +261,11 @@ def _features(stretch: _Stretch, near: Differences, far: Differences, alone: Dif
     }
 
 
-def _missing(near: Differences, far: Differences) -> tuple[str, ...]:
+def _missing(near: Differences, far: Differences, alone: Differences) -> tuple[str, ...]:
     """What to name as not supported: facts before words, what the whole passage lacks before what stands elsewhere."""
     parts = (
         *(far.numbers, near.units, far.names, near.denials, near.opposites),
-        *(near.numbers, near.misplaced, near.names, far.words, near.words),
+        *(near.numbers, alone.misplaced, near.names, far.words, near.words),
     )
     return tuple(dict.fromkeys(each for part in parts for each in part))[:_SHOWN]
 
@@ -274,36 +273,35 @@ def _missing(near: Differences, far: Differences) -> tuple[str, ...]:
 COEFFICIENTS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
     {
         "vectors": {
-            "intercept": -6.379,
-            "coverage": 3.436,
-            "weakest": 5.899,
-            "words": -0.917,
-            "words_far": -0.177,
-            "names": -4.07,
-            "names_near": -4.227,
-            "numbers": -5.952,
-            "numbers_near": -4.472,
-            "misplaced": -4.912,
-            "units": -3.764,
-            "denials": -1.868,
-            "opposites": -0.016,
-            "denying": -3.459,
+            "intercept": -7.865,
+            "coverage": 3.09,
+            "weakest": 7.407,
+            "words": -0.028,
+            "names": -2.856,
+            "names_near": -3.09,
+            "numbers": -5.402,
+            "numbers_near": -4.044,
+            "misplaced": -4.373,
+            "units": -2.862,
+            "denials": -1.897,
+            "opposites": -5.571,
+            "denying": -2.816,
         },
         "words": {
-            "intercept": -1.55,
-            "coverage": 2.131,
-            "weakest": 2.131,
-            "words": -2.276,
-            "words_far": -1.246,
-            "names": -4.785,
-            "names_near": -5.04,
-            "numbers": -6.271,
-            "numbers_near": -5.227,
-            "misplaced": -5.318,
-            "units": -3.975,
-            "denials": -2.009,
-            "opposites": -0.072,
-            "denying": -3.444,
+            "intercept": -5.163,
+            "coverage": 3.734,
+            "weakest": 3.734,
+            "words": -0.824,
+            "words_far": -0.361,
+            "names": -3.733,
+            "names_near": -3.549,
+            "numbers": -5.755,
+            "numbers_near": -4.602,
+            "misplaced": -4.223,
+            "units": -3.506,
+            "denials": -1.87,
+            "opposites": -5.404,
+            "denying": -2.868,
         },
     }
 )

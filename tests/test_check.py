@@ -1,0 +1,297 @@
+"""`ragcli check`: what a draft claims, held against the documents it cites, as a person or a script calls it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.calls import Ragcli, caller
+from tests.llm_server import Fault, llm_server
+from tests.terminals import run
+from tests.tiny_models import tiny_encoder
+
+from ragcli.gate.citing import Citation, citations_of, without_citing
+from ragcli.gate.drafts import read_draft
+
+ZETA = """---
+title: The Zeta Protocol for Electing Leaders
+author: [Ada Quist, Bo Lind]
+year: 2014
+doi: 10.1234/zeta.1
+---
+# The Zeta Protocol for Electing Leaders
+
+Each leader sends a heartbeat to all followers every 50 ms. A follower that hears nothing for 300 ms starts an
+election. The protocol does not need a lock.
+
+## Results
+
+Zeta served 1,800 requests in each second on four machines. Latency was higher in Dublin than in Seattle.
+"""
+OMEGA = """---
+title: Omega Counts Distinct Values
+author: Cleo Marsh
+year: 2007
+---
+# Omega Counts Distinct Values
+
+Omega estimates the number of distinct values in a stream with 2 percent error. It uses a sketch of 1024 registers,
+and merges sketches without loss.
+"""
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("check")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "zeta.md").write_text(ZETA, encoding="utf-8")
+    (folder / "notes" / "marsh2007omega.md").write_text(OMEGA, encoding="utf-8")
+    encoder = tiny_encoder(folder / "encoder")
+    done = run(folder / "data", "ingest", str(folder / "notes"), "-c", "notes", "--encoder", str(encoder))
+    assert done.returncode == 0, done.stderr
+    return folder / "data"
+
+
+@pytest.fixture
+def ragcli(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragcli:
+    return caller(made, tmp_path, monkeypatch, capsys)
+
+
+def checked(ragcli: Ragcli, draft: str, *arguments: str) -> Any:
+    called = ragcli("check", "-", *arguments, "--json", stdin=draft.encode())
+    assert called.code in (0, 6), called.err
+    assert (called.code == 6) == any(each["verdict"] != "supported" for each in called.json["sentences"])
+    return called.json
+
+
+def verdicts(ragcli: Ragcli, draft: str, *arguments: str) -> list[str]:
+    return [each["verdict"] for each in checked(ragcli, draft, *arguments)["sentences"]]
+
+
+def test_a_draft_that_the_documents_support_exits_0(ragcli: Ragcli, tmp_path: Path) -> None:
+    draft = tmp_path / "draft.md"
+    draft.write_text("# Mine\n\nThe protocol does not need a lock. A follower starts an election after 300 ms.\n")
+    called = ragcli("check", str(draft), "-c", "notes")
+    assert called.code == 0, called.out
+    assert "2 sentences checked by 'semantic': 2 supported, 0 not supported." in called.out
+    assert "zeta.md" in called.out
+
+
+def test_a_changed_fact_exits_6_and_is_named_with_the_nearest_passage(ragcli: Ragcli) -> None:
+    called = ragcli(
+        "check", "-", stdin=b"The protocol does not need a lock.\nEach leader sends a heartbeat every 70 ms."
+    )
+    assert called.code == 6
+    assert "not found: 70 ms" in called.out
+    assert "1 supported, 1 not supported" in called.out
+    only = ragcli("check", "-", "--unsupported", stdin=b"The protocol does not need a lock. It needs 9 locks per node.")
+    assert "9 locks" in only.out
+    assert "does not need a lock." not in only.out.split("nearest")[0]
+
+
+@pytest.mark.parametrize(
+    ("cited", "references"),
+    [
+        ("[1]", "\n## References\n\n1. Quist, A. and Lind, B. The Zeta protocol for electing leaders. 2014.\n"),
+        ("[1]", "\n## References\n\n[1] Quist and Lind, 2014. Some paper.\n[2] Marsh 2007.\n"),
+        ("[1]", "\n[1]: notes/zeta.md\n"),
+        ("[^z]", "\n[^z]: The Zeta Protocol for Electing Leaders, 2014.\n"),
+        ("[@quist2014zeta]", ""),
+        ("[@zeta]", ""),
+        ("[see @quist2014, p. 3; @marsh2007omega]", ""),
+        (r"\cite{quist2014}", ""),
+        ("(Quist 2014)", ""),
+        ("(see Quist and Lind, 2014; Marsh 2007)", ""),
+        ("(zeta.md)", ""),
+        ("(doi:10.1234/zeta.1)", ""),
+        ("[the paper](zeta.md)", ""),
+    ],
+)
+def test_every_style_of_citation_leads_to_the_document(ragcli: Ragcli, cited: str, references: str) -> None:
+    found = checked(ragcli, f"The protocol does not need a lock {cited}.\n{references}")
+    (sentence,) = found["sentences"]
+    assert sentence["verdict"] == "supported"
+    assert not sentence["searched"]
+    assert sentence["unknown_citations"] == []
+    assert sentence["passage"]["source"] == "zeta.md"
+    assert "does not need a lock" in sentence["passage"]["text"]
+
+
+def test_an_author_in_the_sentence_is_cited_by_it(ragcli: Ragcli) -> None:
+    found = checked(ragcli, "Quist et al. (2014) say that the protocol does not need a lock.")
+    assert found["sentences"][0]["citations"] == ["Quist 2014"]
+    assert found["sentences"][0]["passage"]["source"] == "zeta.md"
+
+
+def test_a_right_claim_with_a_wrong_citation_is_told_as_such(ragcli: Ragcli) -> None:
+    (sentence,) = checked(ragcli, "The protocol does not need a lock [@marsh2007omega].")["sentences"]
+    assert sentence["verdict"] == "elsewhere"
+    assert sentence["passage"]["source"] == "zeta.md"
+    called = ragcli("check", "-", stdin=b"The protocol does not need a lock [@marsh2007omega].")
+    assert called.code == 6
+    assert "not in what it cites, but in zeta.md" in called.out
+
+
+def test_a_citation_of_nothing_here_is_told_and_the_search_decides(ragcli: Ragcli) -> None:
+    (sentence,) = checked(ragcli, "The protocol does not need a lock [7].")["sentences"]
+    assert (sentence["verdict"], sentence["searched"], sentence["unknown_citations"]) == ("supported", True, ["[7]"])
+
+
+def test_what_claims_nothing_is_not_checked(ragcli: Ragcli) -> None:
+    draft = """---
+title: front matter says what is not so
+---
+# A heading that claims the moon is made of cheese
+
+Is the moon made of green cheese?
+
+```
+the moon is made of green cheese in this code
+```
+
+| cell | cell |
+|------|------|
+| the moon is made | of green cheese |
+
+$$ moon = cheese + green + made $$
+
+<div>the moon is made of green cheese</div>
+
+Too short.
+"""
+    called = ragcli("check", "-", stdin=draft.encode())
+    assert (called.code, called.out) == (0, "There is no sentence here that claims anything.\n")
+
+
+def test_lists_and_quotations_are_checked_and_lines_are_told(ragcli: Ragcli) -> None:
+    draft = "Intro comes first:\n\n- The protocol does not need a lock.\n- It uses *seven* locks in each node.\n\n"
+    draft += "> Latency was higher in Dublin\n> than in Seattle.\n"
+    found = checked(ragcli, draft)["sentences"]
+    assert [(each["line"], each["verdict"]) for each in found] == [
+        (3, "supported"),
+        (4, "unsupported"),
+        (6, "supported"),
+    ]
+
+
+def test_the_heuristic_judge_can_be_chosen(ragcli: Ragcli) -> None:
+    assert checked(ragcli, "The protocol does not need a lock.", "--judge", "heuristic")["judge"] == "heuristic"
+
+
+def llm(base_url: str) -> tuple[str, ...]:
+    return ("--judge", "llm", "--llm-base-url", base_url, "--llm-model", "test")
+
+
+def test_a_language_model_can_judge_and_its_prompt_be_replaced(ragcli: Ragcli, tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    (tmp_path / "prompts" / "faithfulness.txt").write_text("MINE $sentence | $passages")
+    config = tmp_path / "own.toml"
+    config.write_text('[llm]\nprompts = "prompts"\n')
+    with llm_server(json.dumps({"supported": False, "missing": ["a lock"]})) as server:
+        found = checked(ragcli, "The protocol does not need a lock.", *llm(server.base_url), "--config", str(config))
+    assert found["sentences"][0]["missing"] == ["a lock"]
+    assert server.prompts[0].startswith("MINE The protocol does not need a lock.")
+
+
+def test_when_the_language_model_fails_the_semantic_judge_goes_on_with_one_warning(ragcli: Ragcli) -> None:
+    draft = b"The protocol does not need a lock. Latency was higher in Dublin than in Seattle."
+    with llm_server(Fault(status=400)) as server:
+        called = ragcli("check", "-", *llm(server.base_url), "--json", stdin=draft)
+    assert called.code == 0, called.err
+    assert called.err.count("From here on the judge is 'semantic'") == 1
+    assert len(server.requests) == 1
+
+
+def test_the_number_of_calls_is_kept_and_answers_are_remembered(ragcli: Ragcli) -> None:
+    draft = b"Omega estimates distinct values in a stream. It uses a sketch of 1024 registers."
+    with llm_server('{"supported": true}') as server:
+        assert ragcli("check", "-", *llm(server.base_url), "--max-llm-calls", "1", stdin=draft).code == 0
+        assert len(server.requests) == 1
+        again = ragcli("check", "-", *llm(server.base_url), "--max-llm-calls", "1", stdin=draft)
+        assert (again.code, len(server.requests)) == (0, 2)
+
+
+def test_a_configured_model_in_a_strangers_file_is_not_asked(ragcli: Ragcli, tmp_path: Path) -> None:
+    with llm_server('{"supported": true}') as server:
+        (tmp_path / "collections.toml").write_text(f'[llm]\nbase_url = "{server.base_url}"\nmodel = "m"\n')
+        called = ragcli("check", "-", "--judge", "llm", stdin=b"The protocol does not need a lock.")
+        assert called.code == 3
+        assert "llm.base_url sends texts to" in called.err
+        assert not server.requests
+
+
+def test_the_key_configured_for_one_endpoint_is_not_sent_to_another(
+    ragcli: Ragcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_KEY", "s3cret")
+    config = tmp_path / "own.toml"
+    with llm_server('{"supported": true}') as server:
+        config.write_text(f'[llm]\nbase_url = "{server.base_url}"\nmodel = "m"\napi_key_env = "MY_KEY"\n')
+        ragcli("check", "-", "--judge", "llm", "--config", str(config), stdin=b"The protocol does not need a lock.")
+    with llm_server('{"supported": true}') as other:
+        arguments = ("--judge", "llm", "--config", str(config), "--llm-base-url", other.base_url)
+        assert ragcli("check", "-", *arguments, stdin=b"The protocol does not need a lock.").code == 0
+    assert server.requests[0].headers["Authorization"] == "Bearer s3cret"
+    assert "Authorization" not in other.requests[0].headers
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("nowhere.md",), "cannot be read"),
+        (("-", "--judge", "oracle"), "takes one of semantic, heuristic, llm"),
+        (("-", "--judge", "llm"), "needs a language model"),
+        (("-", "--llm-model", "m"), "is for --judge llm"),
+        (("-", "--judge", "llm", "--llm-model", "m"), "--llm-base-url or [llm] base_url is missing"),
+        (("-", "--top", "0"), "at least 1"),
+        (("-", "-c", "nowhere"), "nowhere"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_told_in_a_sentence(
+    ragcli: Ragcli, arguments: tuple[str, ...], said: str
+) -> None:
+    called = ragcli("check", *arguments, stdin=b"The protocol does not need a lock.")
+    assert called.code in (2, 3)
+    assert said in called.err
+    assert "bug" not in called.err
+
+
+@pytest.mark.parametrize(
+    "draft", ["", "\x00\xff", "- [ \n" * 200, ">" * 3000 + " deep", "[1]" * 2000, "*" * 4000, "`" * 4000]
+)
+def test_odd_drafts_are_read(ragcli: Ragcli, draft: str) -> None:
+    assert ragcli("check", "-", stdin=draft.encode("latin-1")).code in (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "cited", "claim"),
+    [
+        ("It works [1, 3-5].", ["[1]", "[3]", "[4]", "[5]"], "It works."),
+        ("It works [@a; @b-c:d, p. 2].", ["[a]", "[b-c:d]"], "It works."),
+        ("It works~\\citep[p.~3]{a,b}.", ["[a]", "[b]"], "It works."),
+        ("It works (van Dam & Ito 2003; Shor, 1997a).", ["Shor 1997"], "It works."),
+        ("Shor et al. (1997) factor.", ["Shor 1997"], "Shor factor."),
+        ("It works (shor.pdf, p. 4).", ["shor.pdf"], "It works."),
+        ("It grew (from 3 to 1990) there.", [], "It grew (from 3 to 1990) there."),
+        ("Write to a@b.org about arXiv:1704.05333.", ["1704.05333"], "Write to a@b.org about arXiv:1704.05333."),
+        ("Read d01234567:7 there.", [], "Read d01234567:7 there."),
+        ("Read d0123456789:7 there.", ["d0123456789:7"], "Read there."),
+    ],
+)
+def test_citations_are_told_from_the_claim(sentence: str, cited: list[str], claim: str) -> None:
+    assert [each.written for each in citations_of(sentence)] == cited
+    assert without_citing(sentence) == claim
+
+
+def test_a_page_is_read_with_a_files_name() -> None:
+    assert citations_of("It works (papers/shor.pdf, pp. 4-5).") == (Citation("source", "papers/shor.pdf", page=4),)
+
+
+def test_maths_between_dollars_does_not_break_a_sentence() -> None:
+    draft = read_draft("The error of $\\epsilon^2$ is bounded by $n$ in every case. It costs $5 or so a month, or $7.")
+    assert [each.claim for each in draft.sentences] == [
+        "The error of is bounded by n in every case.",
+        "It costs $5 or so a month, or $7.",
+    ]
