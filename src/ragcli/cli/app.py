@@ -81,7 +81,7 @@ Exit codes:
   3    bad input, or no such collection
   4    some documents failed, the others were taken in
   5    a model is not on this machine
-  6    ask: the documents do not answer the question
+  6    ask: the documents do not answer the question; check: a sentence is not supported
   130  interrupted"""
 
 
