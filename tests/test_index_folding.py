@@ -33,11 +33,20 @@ def test_the_squeezed_text_is_the_folded_one_without_spaces_and_hyphens(text: st
 
 @settings(max_examples=200, deadline=None)
 @given(texts, st.lists(st.integers(0, 40), max_size=4))
+@example("\u1100\u1161", [1])
 def test_joins_change_nothing_but_joins_and_spacing(text: str, joins: list[int]) -> None:
-    plain = fold("".join(c for c in text if not c.isspace() and unicodedata.combining(c) == 0)).text
     kept = "".join(c for c in text if not c.isspace() and unicodedata.combining(c) == 0)
-    places = sorted({join for join in joins if join < len(kept)})
-    assert without_spacing(fold(kept, places).text) == without_spacing(plain)
+    # No line ends within a letter that is written as several, such as a Korean syllable or a vowel of Bengali.
+    places = sorted({join for join in joins if join < len(kept) and _apart(kept[:join], kept[join:])})
+    assert without_spacing(fold(kept, places).text) == without_spacing(fold(kept).text)
+
+
+def _apart(left: str, right: str) -> bool:
+    return _composed(left) + _composed(right) == _composed(left + right)
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFKC", text)
 
 
 @settings(max_examples=300, deadline=None)
