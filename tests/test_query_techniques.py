@@ -217,6 +217,14 @@ def test_hyde_that_makes_no_sense_is_told(ragcli: Ragcli, words: tuple[str, ...]
     assert "--hyde" in answer.err
 
 
+def test_hyde_without_vectors_to_compare_with_is_told(ragcli: Ragcli, model: LlmServer, tmp_path: Path) -> None:
+    (tmp_path / "wing.md").write_text("Air flows over the wing.", encoding="utf-8")
+    assert ragcli("ingest", str(tmp_path / "wing.md"), "-c", "words", "--encoder", "none").code == 0
+    answer = ragcli("query", "what lifts a wing", "-c", "words", "--hyde", *of(model))
+    assert (answer.code, answer.out) == (2, "")
+    assert "without an encoder" in answer.err
+
+
 # parts
 
 

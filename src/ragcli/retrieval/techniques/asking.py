@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragcli.errors import LanguageModelError
+from ragcli.collection import NO_ENCODER
+from ragcli.errors import LanguageModelError, UsageError
 from ragcli.retrieval.pipelines import PIPELINES
 from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunks, StageTime
 from ragcli.retrieval.techniques.giving_up import GivesUp
@@ -75,6 +76,8 @@ def plan(
     why: str = "",
 ) -> Plan:
     """What is to be asked. `lacking` are techniques, by their options, that cannot be used, and `why`."""
+    if steps.passages and all(each.settings.encoder == NO_ENCODER for each in searcher.snapshots):
+        raise UsageError("--hyde compares passages by meaning, and what is searched was ingested without an encoder.")
     work = _Work(list(lacking), why if lacking else "")
     question = request.text
     if steps.rewrite is not None:
