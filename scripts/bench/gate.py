@@ -70,9 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("scifact", type=Path, metavar="SCIFACT_BEIR_FOLDER")
     parser.add_argument("cranfield", type=Path, metavar="CRANFIELD_BEIR_FOLDER")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the collections are kept")
-    parser.add_argument(
-        "--thirds", type=int, default=5, metavar="N", help="how many thirds to try"
-    )
+    parser.add_argument("--thirds", type=int, default=5, metavar="N", help="how many thirds to try")
     parser.add_argument("--out", type=Path, default=HERE / "GATE.md", metavar="FILE")
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as scratch:
