@@ -61,7 +61,7 @@ def planned_tasks(reply: Any, sources: Sequence[str]) -> list[SubTask]:
     tasks: dict[str, SubTask] = {}
     for each in listed:
         goal, wanted = _parts(each)
-        if not goal:
+        if not any(letter.isalnum() for letter in goal):
             continue
         there = [names[name.casefold()] for name in wanted if name.casefold() in names]
         task = SubTask(goal, tuple(dict.fromkeys(there)) or tuple(sources))

@@ -42,7 +42,9 @@ def json_strings(text: str, key: str) -> list[str]:
             if isinstance(listed, str):
                 listed = [listed]
             if isinstance(listed, list):
-                texts = [" ".join(each.split()) for each in listed if isinstance(each, str) and each.strip()]
+                texts = [
+                    " ".join(each.split()) for each in listed if isinstance(each, str) and any(map(str.isalnum, each))
+                ]
                 if texts:
                     return texts
     raise LanguageModelError(f'The language model was asked for a list of "{key}" and wrote: {_shown(text)}')
