@@ -61,7 +61,7 @@ class LlmServer:
 
     url: str
     requests: list[Received] = field(default_factory=list)
-    usage: bool = True
+    usage: bool | Mapping[str, object] = True
 
     @property
     def base_url(self) -> str:
@@ -91,9 +91,12 @@ def llm_server(
     *,
     score: Callable[[str, str], float] = shared_words,
     rerank_fault: Fault | None = None,
-    usage: bool = True,
+    usage: bool | Mapping[str, object] = True,
 ) -> Iterator[LlmServer]:
-    """A server for the block, on a free port of the loopback. `usage=False` leaves out how many tokens it took."""
+    """A server for the block, on a free port of the loopback.
+
+    `usage` is what it says of the tokens it took: their number, nothing, or what is given.
+    """
     script = _script(respond)
     over = threading.Event()
 
@@ -141,12 +144,15 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         pass
 
-    def chat(self, body: dict[str, Any], answer: Answer, over: threading.Event, *, usage: bool) -> None:
+    def chat(
+        self, body: dict[str, Any], answer: Answer, over: threading.Event, *, usage: bool | Mapping[str, object]
+    ) -> None:
         text = answer.text if isinstance(answer, Fault) else answer
         if isinstance(answer, Fault) and self.fault(answer, over):
             return
+        told = _usage(body, text) if usage is True else usage or None
         if body.get("stream"):
-            self.stream(text, answer if isinstance(answer, Fault) else None, _usage(body, text) if usage else None)
+            self.stream(text, answer if isinstance(answer, Fault) else None, told)
             return
         whole = {
             "id": "test",
@@ -155,7 +161,7 @@ class _Handler(BaseHTTPRequestHandler):
             "model": body.get("model", ""),
             "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
         }
-        data = json.dumps(whole | ({"usage": _usage(body, text)} if usage else {})).encode()
+        data = json.dumps(whole | ({"usage": told} if told else {})).encode()
         if isinstance(answer, Fault):  # cut or unfinished: more is announced than comes
             self.reply(200, data[: len(data) // 2], length=len(data))
             self.close_connection = True
@@ -191,7 +197,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return False
         return True
 
-    def stream(self, text: str, fault: Fault | None, usage: dict[str, int] | None) -> None:
+    def stream(self, text: str, fault: Fault | None, usage: Mapping[str, object] | None) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")

@@ -263,6 +263,16 @@ def test_tokens_are_estimated_where_the_server_does_not_count_them() -> None:
             assert asked.spent.completion_tokens >= 3
 
 
+@pytest.mark.parametrize("count", ["6", None, True, -1_000_000, 10**30, 0.5, [6]], ids=str)
+def test_what_is_no_number_of_tokens_costs_no_answer_and_lifts_no_limit(count: object) -> None:
+    with llm_server("one two three", usage={"prompt_tokens": count, "completion_tokens": count}) as server:
+        for on_text in (None, lambda _: None):
+            asked = model(server.base_url, price_in=1.0)
+            assert asked.complete(QUESTION, on_text=on_text) == "one two three"
+            assert 6 < asked.spent.prompt_tokens < 100
+            assert 3 <= asked.spent.completion_tokens < 100
+
+
 def test_the_same_question_is_asked_once_and_its_answer_kept_for_the_user_alone(tmp_path: Path) -> None:
     with llm_server(["First.", "Second."]) as server:
         assert model(server.base_url, cache=tmp_path / "llm").complete(QUESTION) == "First."

@@ -15,13 +15,13 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.errors import LanguageModelError
 from ragcli.llm.complaints import backoff, complaint, in_other_words, retry_after
-from ragcli.llm.streaming import Reply, Thoughtless, collect
+from ragcli.llm.streaming import Reply, Thoughtless, collect, counted
 
 if TYPE_CHECKING:
     import openai
@@ -211,13 +211,7 @@ def _whole(response: Any) -> Reply:
     if not isinstance(text, str):
         raise LanguageModelError("its answer is no text")
     said = (thoughtless.feed(text) + thoughtless.rest()).strip()
-    usage = response.usage
-    reply = Reply(said)
-    return (
-        reply
-        if usage is None
-        else replace(reply, prompt_tokens=usage.prompt_tokens, completion_tokens=usage.completion_tokens)
-    )
+    return counted(said, response.usage)
 
 
 def _client(base_url: str, key: str) -> openai.OpenAI:

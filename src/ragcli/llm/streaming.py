@@ -10,6 +10,7 @@ from ragcli.errors import LanguageModelError
 
 _OPENING: Final = ("<think>", "<thinking>")
 _LONGEST: Final = 1_000_000
+_MOST_TOKENS: Final = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +45,17 @@ def collect(stream: Iterable[Any], on_text: Callable[[str], None]) -> Reply:
         on_text(said)
     if not finished:
         raise LanguageModelError("its answer broke off")
-    text = "".join(parts).strip()
-    if usage is None:
-        return Reply(text)
-    return Reply(text, usage.prompt_tokens, usage.completion_tokens)
+    return counted("".join(parts).strip(), usage)
+
+
+def counted(text: str, usage: object) -> Reply:
+    """The answer with what the server says it took; what is no number of tokens is not said."""
+
+    def tokens(name: str) -> int | None:
+        count = getattr(usage, name, None)
+        return count if type(count) is int and 0 <= count <= _MOST_TOKENS else None
+
+    return Reply(text, tokens("prompt_tokens"), tokens("completion_tokens"))
 
 
 class Thoughtless:
