@@ -104,7 +104,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         (given / "betadocs" / "betadocs-broken.pdf").write_text("narwhalplan")
         made = called("ingest", str(given), "-c", "shared", "--encoder", str(encoder), "--tenant-key", "team")
         assert made.code == 4, made.said
-        assert "2 documents have no 'team' in the metadata, so no tenant can read them" in " ".join(made.err.split())
+        assert "2 documents have no 'team' that names a tenant, so no tenant can read them" in " ".join(
+            made.err.split()
+        )
         ids = {}
         with Snapshot(data / "shared", everything=True) as snapshot:
             for row in snapshot.documents():
@@ -574,6 +576,21 @@ def test_whose_a_document_is_may_change_and_may_be_a_number_or_a_list(tmp_path: 
         ingest(collection, [tmp_path / "a.md"], HashEncoder, IngestOptions(meta=said))  # type: ignore[arg-type]
         assert readers("ada", "ben", "7", "007", "None", "Ada", "ada,ben") == expected
     assert collection.verify() == ()
+
+
+def test_what_names_no_tenant_is_told(tmp_path: Path) -> None:
+    values: list[object] = [True, 1.5, "", [], "a" * 201, 10**18, "alpha", 7, ["beta"], "2024-05-01"]
+    lines = [json.dumps({"id": f"d{at}", "text": f"text {at}", "team": value}) for at, value in enumerate(values)]
+    (tmp_path / "given.jsonl").write_text("\n".join(lines))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGCLI_DATA_DIR", str(tmp_path / "data"))
+        patch.delenv("RAGCLI_TENANT", raising=False)
+        words = ("ingest", str(tmp_path / "given.jsonl"), "-c", "names", "--encoder", "none", "--tenant-key", "team")
+        assert "6 documents have no 'team' that names a tenant" in " ".join(called(*words).err.split())
+        for tenant in ("alpha", "7", "beta", "2024-05-01"):
+            assert len(json.loads(called("documents", "-c", "names", "--tenant", tenant, "--json").out)) == 1
+        for tenant in ("true", "True", "1.5", str(10**18)):
+            assert json.loads(called("documents", "-c", "names", "--tenant", tenant, "--json").out) == []
 
 
 def test_a_collection_without_tenants_is_read_by_anybody(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def _of_nobody(writer: Writer, name: str) -> Iterator[Failure]:
     count = ownerless(writer.connection, key)
     if count:
         documents = "1 document has" if count == 1 else f"{count:,} documents have"
-        yield Failure(name, f"{documents} no '{key}' in the metadata, so no tenant can read them; see --meta")
+        yield Failure(name, f"{documents} no '{key}' that names a tenant, so no tenant can read them; see --meta")
 
 
 def _run(

@@ -116,12 +116,14 @@ def own_record(connection: sqlite3.Connection, record: Generation) -> Generation
 
 
 def ownerless(connection: sqlite3.Connection, key: str) -> int:
-    """How many documents of a whole collection are nobody's."""
+    """How many documents of a whole collection are nobody's: what they have under the key, if anything, is no name."""
     query = (
         "SELECT count(*) FROM documents d WHERE NOT EXISTS"
-        " (SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?)"
+        " (SELECT 1 FROM metadata m WHERE m.document = d.number AND m.key = ?"
+        "  AND (m.type IN ('text', 'item', 'date') AND length(m.text) BETWEEN 1 AND ?"
+        "   OR m.type = 'number' AND m.number = CAST(m.number AS INTEGER) AND abs(m.number) < 1e18))"
     )
-    count: int = connection.execute(query, (key,)).fetchone()[0]
+    count: int = connection.execute(query, (key, LONGEST)).fetchone()[0]
     return count
 
 
