@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ragcli.collection import Collection
 from ragcli.errors import UsageError
 from ragcli.models import load_encoder
 from ragcli.records import CollectionSettings, Hit
+from ragcli.retrieval import diversity
 from ragcli.retrieval.candidates import Question, fill_pool, stage_best
 from ragcli.retrieval.query import Searcher, query
 from ragcli.retrieval.request import QueryRequest
@@ -271,6 +273,22 @@ def test_many_hits_are_compared_with_one_another(tmp_path: Path, encoder: str) -
     hits = hits_of([notes], "leader election", top=60)
     assert len(hits) == 30
     assert all(len(hit.duplicates) == 1 for hit in hits)
+
+
+def test_passages_near_in_meaning_alone_are_not_each_compared_with_each(
+    tmp_path: Path, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+    the_same = diversity._the_same
+    monkeypatch.setattr(diversity, "_the_same", lambda *given: compared.append(given) or the_same(*given))
+    random = Random(3)
+    orders = [random.sample(RAFT.split(), len(RAFT.split())) for _ in range(80)]
+    texts = {f"{n:02}.txt": " ".join(orders[n // 2]) + (" Again." if n % 2 else "") for n in range(160)}
+    notes = made(tmp_path, "notes", texts, encoder)
+    hits = hits_of([notes], "leader", top=160)
+    assert len(hits) == 80
+    assert all(len(hit.duplicates) == 1 for hit in hits)
+    assert 80 <= len(compared) < 600
 
 
 @pytest.mark.parametrize(("changed", "shown"), [(0, 1), (2, 1), (4, 1), (5, 2), (20, 2)])

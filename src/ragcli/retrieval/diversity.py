@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -32,6 +33,8 @@ ALIKE: Final = 0.9
 SHARED: Final = 0.8
 """Share of the shorter passage's runs of words that makes it a near-duplicate of the other."""
 RUN: Final = 5
+FEW: Final = 16
+"""Passages that are near enough to be compared one by one; more of them are looked up by their words."""
 Run = tuple[str, ...]
 _WORD: Final = re.compile(r"\w+")
 
@@ -84,13 +87,15 @@ class Repeats:
         self._vectors: FloatArray = np.empty((0, 0), np.float32)
         self._runs: dict[str, frozenset[Run]] = {}
         self._holders: dict[Run, list[int]] = {}
+        self._looked_up = 0
 
     def find(self, candidate: Candidate, text: str) -> int | None:
         """Which of those taken, counted from 0, says the same; otherwise None, and it is taken itself."""
         vector = _vector_of(candidate)
-        suspects = self._sharing(text) if self._by_words or vector is None else self._near(vector)
-        for at in suspects:
-            if not self._apart(at, candidate.group, vector) and self._says_the_same(text, self._kept[at][2]):
+        near = None if self._by_words or vector is None else self._near(vector)
+        alike = self._sharing(text) if near is None or len(near) > FEW else self._saying_the_same(near, text)
+        for at in alike:
+            if not self._apart(at, candidate.group, vector):
                 return at
         self._keep(candidate.group, vector, text)
         return None
@@ -100,9 +105,25 @@ class Repeats:
         found: list[int] = np.flatnonzero(self._vectors[:count] @ vector >= ALIKE).tolist() if count else []
         return found
 
-    def _sharing(self, text: str) -> list[int]:
-        counts = Counter(at for run in self._runs_of(text) for at in self._holders.get(run, ()))
-        return sorted(counts)
+    def _saying_the_same(self, suspects: list[int], text: str) -> Iterator[int]:
+        """Those of the suspects, compared one by one."""
+        runs = self._runs_of(text)
+        for at in suspects:
+            other = self._runs_of(self._kept[at][2])
+            if _the_same(len(runs & other), runs, other):
+                yield at
+
+    def _sharing(self, text: str) -> Iterator[int]:
+        """Those of all taken, looked up by their runs."""
+        for at in range(self._looked_up, len(self._kept)):
+            for run in self._runs_of(self._kept[at][2]):
+                self._holders.setdefault(run, []).append(at)
+        self._looked_up = len(self._kept)
+        runs = self._runs_of(text)
+        shared = Counter(chain.from_iterable(self._holders.get(run, ()) for run in runs))
+        for at in sorted(shared):
+            if _the_same(shared[at], runs, self._runs_of(self._kept[at][2])):
+                yield at
 
     def _apart(self, at: int, group: Ranked, vector: FloatArray | None) -> bool:
         """Whether vectors that can be compared say that the two are different."""
@@ -115,8 +136,6 @@ class Repeats:
         count = len(self._kept)
         self._kept.append((group, vector, text))
         if self._by_words or vector is None:
-            for run in self._runs_of(text):
-                self._holders.setdefault(run, []).append(count)
             return
         if count >= len(self._vectors):
             grown = np.zeros((max(8, 2 * count), len(vector)), np.float32)
@@ -125,16 +144,16 @@ class Repeats:
             self._vectors = grown
         self._vectors[count] = vector
 
-    def _says_the_same(self, one: str, other: str) -> bool:
-        first, second = self._runs_of(one), self._runs_of(other)
-        return len(first & second) >= SHARED * max(min(len(first), len(second)), 1)
-
     def _runs_of(self, text: str) -> frozenset[Run]:
         if text not in self._runs:
             words = _WORD.findall(text.casefold())
             runs = zip(*(words[at:] for at in range(RUN)), strict=False)
             self._runs[text] = frozenset(runs) or frozenset([tuple(words)])
         return self._runs[text]
+
+
+def _the_same(shared: int, runs: frozenset[Run], others: frozenset[Run]) -> bool:
+    return shared >= SHARED * min(len(runs), len(others))
 
 
 def _vector_of(candidate: Candidate) -> FloatArray | None:
