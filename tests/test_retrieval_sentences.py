@@ -16,7 +16,8 @@ from ragcli.collection import IngestOptions, ingest
 from ragcli.models import load_encoder
 from ragcli.retrieval.query import Searcher
 from ragcli.retrieval.request import QueryRequest
-from ragcli.retrieval.sentences import sentence_scores, sentence_spans, sentences_of
+from ragcli.retrieval.sentences import sentence_scores
+from ragcli.retrieval.spans import sentence_spans, sentences_of
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from ragcli.documents import chunk_document, read_file, read_jsonl
 from ragcli.documents.discover import discover
 from ragcli.errors import DocumentError
 from ragcli.records import Document
-from ragcli.retrieval.sentences import sentence_spans
+from ragcli.retrieval.spans import sentence_spans
 
 Kind = Literal["number", "negation", "name", "direction"]
 KINDS: tuple[Kind, ...] = ("number", "negation", "name")

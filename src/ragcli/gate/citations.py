@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ragcli.retrieval.sentences import sentence_spans
+from ragcli.retrieval.spans import sentence_spans
 
 _CITATION: Final = re.compile(
     r"\[\s*(?:(?:passages?|sources?|evidence|documents?|refs?\.?)\s*)?\^?(\d{1,6}(?:\s*(?:[,;–-]|and|&)\s*\d{1,6})*)\s*\]",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.gate.citing import Citation, citations_of, without_citing
-from ragcli.retrieval.sentences import sentence_spans
+from ragcli.retrieval.spans import sentence_spans
 
 if TYPE_CHECKING:
     from markdown_it.token import Token

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from ragcli.gate.answers import Answer, Quote
 from ragcli.gate.citations import CitedSentence
 from ragcli.retrieval.fusion import min_max
-from ragcli.retrieval.sentences import sentence_scores, sentence_spans
+from ragcli.retrieval.sentences import sentence_scores
+from ragcli.retrieval.spans import sentence_spans
 
 if TYPE_CHECKING:
     from ragcli.gate.ask import Writer

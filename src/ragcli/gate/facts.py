@@ -16,7 +16,7 @@ from typing import Final
 
 from ragcli.gate.quantities import Quantity, quantities, same_value
 from ragcli.normal_forms import normalised
-from ragcli.retrieval.passages import COMMON_WORDS
+from ragcli.retrieval.common_words import COMMON_WORDS
 
 # "IL-6" is one name, and another than "IL-8".
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?(?:[-‐‑]\d+[^\W_]*)*|[.;:!?,()]")

@@ -22,8 +22,8 @@ import numpy as np
 from ragcli.gate.explaining import explain
 from ragcli.gate.pool import plain_request
 from ragcli.gate.values import Decision
+from ragcli.retrieval.common_words import COMMON_WORDS
 from ragcli.retrieval.fusion import reciprocal_ranks
-from ragcli.retrieval.passages import COMMON_WORDS
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Evidence

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragcli.gate.citing import Citation
 from ragcli.normal_forms import normalised
-from ragcli.retrieval.passages import COMMON_WORDS
+from ragcli.retrieval.common_words import COMMON_WORDS
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot

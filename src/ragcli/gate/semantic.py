@@ -24,7 +24,7 @@ from ragcli.collection import NO_ENCODER
 from ragcli.gate.facts import Differences, Facts, denials_shared, differences, facts_of
 from ragcli.gate.faithfulness import Claim, Passage, Support
 from ragcli.gate.quantities import in_digits
-from ragcli.retrieval.sentences import sentence_spans
+from ragcli.retrieval.spans import sentence_spans
 
 if TYPE_CHECKING:
     import numpy.typing as npt

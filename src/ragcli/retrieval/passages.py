@@ -13,16 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from ragcli.retrieval.common_words import COMMON_WORDS
+from ragcli.retrieval.spans import sentence_spans
+
 _WORD: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?。！？])[\"'”’)\]]*\s+(?=[^a-z\s])|\n{2,}|(?<=[。！？])")
-_COMMON: Final = (
-    "a about an and are as at be been by can could did do does for from had has have he her his how i if in "
-    "into is it its may more most no not of on or our she should so some such than that the their them then "
-    "there these they this those to us was we were what when where which who whom why will with would you "
-    "your"
-)
-COMMON_WORDS: Final = frozenset(_COMMON.split())
-"""English words that are in every text and tell nothing of what it is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +33,7 @@ def best_sentences(text: str, query: str, limit: int) -> Excerpt:
     Sentences cut off are shown by an ellipsis. Never fails: without a matching word it is the passage's start.
     """
     wanted = _stems(query)
-    spans = _sentence_spans(text)
+    spans = sentence_spans(text)
     if not spans:
         return Excerpt("", ())
     found = [_stems(text[start:end]) & wanted for start, end in spans]
@@ -91,17 +85,6 @@ def _cut_around(body: str, wanted: frozenset[str], limit: int) -> str:
     if end < len(body):
         end = max(body.rfind(" ", start, end), start + limit // 2)
     return ("… " if start > 0 else "") + body[start:end].strip() + (" …" if end < len(body) else "")
-
-
-def _sentence_spans(text: str) -> list[tuple[int, int]]:
-    spans, start = [], 0
-    for end in _SENTENCE_END.finditer(text):
-        if text[start : end.start()].strip():
-            spans.append((start, end.start()))
-        start = end.end()
-    if text[start:].strip():
-        spans.append((start, len(text)))
-    return spans
 
 
 def _stems(text: str) -> frozenset[str]:

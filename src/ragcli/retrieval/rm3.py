@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from ragcli.retrieval.common_words import COMMON_WORDS
 from ragcli.retrieval.fusion import z_scores
-from ragcli.retrieval.passages import COMMON_WORDS
 from ragcli.retrieval.pipelines import PIPELINES
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from ragcli.retrieval.sentences import sentence_scores, sentence_spans
+from ragcli.retrieval.sentences import sentence_scores
+from ragcli.retrieval.spans import sentence_spans
 
 if TYPE_CHECKING:
     from ragcli.records import Hit, StoredChunk

@@ -1,0 +1,14 @@
+"""The words of English that say nothing of what a text is about."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_COMMON: Final = (
+    "a about an and are as at be been by can could did do does for from had has have he her his how i if in "
+    "into is it its may more most no not of on or our she should so some such than that the their them then "
+    "there these they this those to us was we were what when where which who whom why will with would you "
+    "your"
+)
+COMMON_WORDS: Final = frozenset(_COMMON.split())
+"""English words that are in every text and tell nothing of what it is about."""
