@@ -10,7 +10,8 @@ import pytest
 from tests.tiny_models import tiny_cross_encoder, tiny_encoder
 
 from ragcli.errors import ModelUnavailable
-from ragcli.models import late_scores, load_encoder, load_reranker
+from ragcli.models import load_encoder, load_reranker
+from ragcli.retrieval.rerank import compare_with_texts
 
 QUERY = "gravity in a quantum field"
 TEXTS = ["gravity is a quantum field", "the cat and the dog", "", "unix file system " * 200, "漢字 \ud800"]
@@ -112,14 +113,15 @@ def test_late_scores_are_the_weighted_best_matches_of_each_query_token(tmp_path:
     encoder = load_encoder(str(tiny_encoder(tmp_path / "model")))
     query = encoder.encode_tokens([QUERY])[0]
     weights = np.linspace(1, 2, len(query.token_ids), dtype=np.float32)
-    scores = late_scores(encoder, query, weights, TEXTS)
+    scores = compare_with_texts(encoder, query, weights, TEXTS).whole
     expected = [
         sum(
-            weight * max((float(row @ other) for other in passage.tokens), default=-1.0)
+            weight * max((float(row @ other) for other in passage.tokens), default=0.0)
             for weight, row in zip(weights, query.tokens, strict=True)
         )
         for passage in encoder.encode_tokens(TEXTS)
     ]
     np.testing.assert_allclose(scores, expected, rtol=1e-4)
     assert scores.argmax() == 0
-    assert scores.argmin() == 2
+    assert scores[2] == 0
+    assert compare_with_texts(encoder, query, weights, []).whole.shape == (0,)

@@ -279,14 +279,14 @@ def _late(query: str, texts: Sequence[str], index: RagIndex, model: str) -> npt.
     import numpy as np
 
     from ragcli.index.tokens import idf_weights
-    from ragcli.models import late_scores
+    from ragcli.retrieval.rerank import compare_with_texts
 
     encoder = _encoder(model)
     question = encoder.encode_tokens([query])[0]
     weights = np.ones(len(question.token_ids), np.float32)
     if index.token_frequency is not None:
         weights = idf_weights(question.token_ids, index.token_frequency, len(index.chunks))
-    return late_scores(encoder, question, weights, texts)
+    return compare_with_texts(encoder, question, weights, texts).whole
 
 
 @lru_cache(maxsize=2)

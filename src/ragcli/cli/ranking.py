@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from ragcli.cli.options import Surroundings
 
-_DAYS: Final = {"h": 1 / 24, "d": 1.0, "w": 7.0, "m": 365.25 / 12, "y": 365.25}
-_AGE: Final = re.compile(r"(\d+(?:\.\d+)?) ?([hdwmy]?)")
 _KEY: Final = re.compile(r"\w[\w.-]{0,63}")
 
 Weights = Annotated[
@@ -115,10 +113,12 @@ def _diversity(text: str) -> float:
 
 
 def _days(text: str) -> float:
-    found = _AGE.fullmatch(text.strip().lower())
-    if found is None or not float(found[1]):
+    from ragcli.filters.periods import read_days
+
+    days = read_days(text)
+    if not days:
         raise UsageError(f"A half-life is an age such as 12h, 90d, 6w, 6m or 2y, not '{text}'.")
-    return float(found[1]) * _DAYS[found[2] or "d"]
+    return days
 
 
 def _identity(text: str) -> str:

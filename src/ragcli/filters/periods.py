@@ -17,8 +17,10 @@ from ragcli.dates import date_text, parse_date, seconds_of, utc
 _MONTH: Final = re.compile(r"(\d{4})(?:-(\d{2}))?", re.ASCII)
 _AGE: Final = re.compile(r"(\d{1,6})\s*([hdwmy])", re.ASCII)
 _WITH_SECONDS: Final = re.compile(r".{10}[T ]\d{2}:\d{2}:\d{2}", re.ASCII)
+_LENGTH: Final = re.compile(r"(\d{1,6}(?:\.\d{1,6})?)\s*([hdwmy]?)", re.ASCII)
 _HOURS: Final = {"h": 1, "d": 24, "w": 7 * 24}
 _MONTHS: Final = {"m": 1, "y": 12}
+_DAYS_OF_MONTH: Final = 365.25 / 12
 _DAY: Final = 86_400
 
 
@@ -67,6 +69,17 @@ def read_age(text: str, now: datetime) -> Period | None:
         return period_of(_months_before(now, count * _MONTHS[unit]))
     except (ValueError, OverflowError):
         return None
+
+
+def read_days(text: str) -> float | None:
+    """The days that an age has, written as for `read_age` or as a number of days, a part of one too; months and years
+    are of mean length. None if the text says no such thing.
+    """
+    found = _LENGTH.fullmatch(text.strip().lower())
+    if found is None:
+        return None
+    count, unit = float(found[1]), found[2] or "d"
+    return count * _HOURS[unit] / 24 if unit in _HOURS else count * _MONTHS[unit] * _DAYS_OF_MONTH
 
 
 def _months_before(now: datetime, months: int) -> datetime:

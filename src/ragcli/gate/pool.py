@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ragcli.retrieval.candidates import Pool, pool_documents
+from ragcli.retrieval.rerank import piece_weights
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
@@ -170,16 +171,11 @@ def _words(snapshots: Sequence[Snapshot], pool: Pool, question: Question) -> tup
 
 
 def _meanings(searcher: Searcher, snapshots: Sequence[Snapshot], pool: Pool, question: Question) -> Meanings:
-    from ragcli.index.tokens import idf_weights
-
     def encoder() -> Encoder:
         return searcher.encoder(snapshots[0].settings.encoder)
 
     query = question.encoding
-    frequency = np.zeros(encoder().vocabulary_size, np.int64)
-    for snapshot in snapshots:
-        frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
-    rarity = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+    rarity = piece_weights(snapshots, query.token_ids)
     total = max(float(rarity.sum()), 1e-9)
     matches, window = np.zeros((len(pool), len(query.tokens))), np.zeros(len(pool))
     near, noise = [], []

@@ -10,7 +10,6 @@ abstracts, rewritten by rule, half of them with a fact changed; the figures are 
 
 from __future__ import annotations
 
-import math
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
+from ragcli.gate.calibration import sigmoid
 from ragcli.gate.facts import Differences, Facts, denials_shared, differences, facts_of
 from ragcli.gate.faithfulness import Claim, Passage, Support
 from ragcli.gate.quantities import in_digits
@@ -198,7 +198,7 @@ class SemanticJudge:
 def probability(features: Mapping[str, float], weights: Mapping[str, float]) -> float:
     """The logistic regression's probability that a claim with these features is supported."""
     total = weights["intercept"] + sum(weights.get(name, 0.0) * value for name, value in features.items())
-    return 1.0 / (1.0 + math.exp(-max(min(total, 50.0), -50.0)))
+    return sigmoid(total)
 
 
 def _sentences(passage: Passage) -> list[tuple[int, int]]:

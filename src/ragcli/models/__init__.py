@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ragcli.models.find import DEFAULT_CROSS_ENCODER, DEFAULT_ENCODER, FoundModel, find_model
 from ragcli.models.load import cross_encoder_available, load_encoder, load_reranker
 from ragcli.models.protocols import Encoder, Encoding, Engine, FloatArray, IntArray, Notify, TextReranker
-from ragcli.models.rerank import choose_reranker, late_scores
+from ragcli.models.rerank import choose_reranker
 
 if TYPE_CHECKING:
     from ragcli.models.catalogue import ModelListing as ModelListing
@@ -35,7 +35,6 @@ __all__ = [
     "choose_reranker",
     "cross_encoder_available",
     "find_model",
-    "late_scores",
     "list_models",
     "load_encoder",
     "load_reranker",

@@ -18,7 +18,7 @@ from ragcli.retrieval.candidates import Pool, Question, StageScores
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
     from ragcli.index.tokens import LateScores
-    from ragcli.models import Encoder, Encoding, FloatArray, TextReranker
+    from ragcli.models import Encoder, Encoding, FloatArray, IntArray, TextReranker
 
 _ENCODED_AT_ONCE: Final = 32
 
@@ -27,16 +27,10 @@ def late_stage(
     snapshots: Sequence[Snapshot], pool: Pool, question: Question, encoder: Callable[[], Encoder]
 ) -> dict[str, StageScores]:
     """MaxSim of the question with each candidate as a whole ("rerank") and with its best window ("window")."""
-    from ragcli.index.tokens import idf_weights, max_sim_of_all
+    from ragcli.index.tokens import max_sim_of_all
 
     query = question.encoding
-    frequency = np.zeros(len(query.token_ids), np.int64)
-    for snapshot in snapshots:
-        # An index taken over without its model has counted no word pieces.
-        if len(snapshot.token_frequency):
-            frequency += snapshot.token_frequency[query.token_ids]
-    count = sum(snapshot.chunk_count for snapshot in snapshots)
-    weights = idf_weights(range(len(frequency)), frequency, count)
+    weights = piece_weights(snapshots, query.token_ids)
     scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
     owners = dict.fromkeys(pool.owners.tolist())
     kept = [(owner, reader) for owner in owners if (reader := snapshots[owner].tokens) is not None]
@@ -51,15 +45,28 @@ def late_stage(
         if snapshots[owner].tokens is None:
             mine = pool.owners == owner
             texts = _texts(snapshots[owner], pool.numbers[mine].tolist())
-            found = _encode_and_compare(encoder(), query, weights, texts)
+            found = compare_with_texts(encoder(), query, weights, texts)
             scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
     return scores
 
 
-def _encode_and_compare(encoder: Encoder, query: Encoding, weights: FloatArray, texts: Sequence[str]) -> LateScores:
+def piece_weights(snapshots: Sequence[Snapshot], token_ids: IntArray) -> FloatArray:
+    """How much each word piece of a question (t,) counts: the rarer in these collections together, the more."""
+    from ragcli.index.tokens import idf_weights
+
+    frequency = np.zeros(len(token_ids), np.int64)
+    for snapshot in snapshots:
+        # An index taken over without its model has counted no word pieces.
+        if len(snapshot.token_frequency):
+            frequency += snapshot.token_frequency[token_ids]
+    return idf_weights(range(len(frequency)), frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+
+
+def compare_with_texts(encoder: Encoder, query: Encoding, weights: FloatArray, texts: Sequence[str]) -> LateScores:
+    """Late interaction with texts that are encoded here; `weights` are those of the query's word pieces."""
     from ragcli.index.tokens import LateScores, late_scores
 
-    parts = []
+    parts = [LateScores(np.zeros(0, np.float32), np.zeros(0, np.float32))]
     for start in range(0, len(texts), _ENCODED_AT_ONCE):
         passages = encoder.encode_tokens(texts[start : start + _ENCODED_AT_ONCE])
         similarities = np.concatenate([passage.tokens for passage in passages]) @ query.tokens.T

@@ -11,6 +11,7 @@ import numpy as np
 from ragcli.collection import NO_ENCODER
 from ragcli.config.endpoints import is_remote
 from ragcli.retrieval.common_words import COMMON_WORDS
+from ragcli.retrieval.rerank import compare_with_texts, piece_weights
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     Scores = npt.NDArray[np.float64]
 
 _WORD: Final = re.compile(r"[^\W_]+")
-_AT_ONCE: Final = 64
 
 
 def sentence_scores(
@@ -62,22 +62,11 @@ def sentence_scores(
 def _by_meaning(
     searcher: Searcher, encoder: str, snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
 ) -> Scores:
-    from ragcli.index.tokens import idf_weights, late_scores
-
     model = searcher.encoder(encoder)
     query = model.encode_tokens([question])[0]
-    frequency = np.zeros(model.vocabulary_size, np.int64)
-    for snapshot in snapshots:
-        frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
-    weights = idf_weights(query.token_ids, frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+    weights = piece_weights(snapshots, query.token_ids)
     weights = weights / max(float(weights.sum()), 1e-9)
-    parts = []
-    for start in range(0, len(texts), _AT_ONCE):
-        encoded = model.encode_tokens(texts[start : start + _AT_ONCE])
-        similarities = np.concatenate([each.tokens for each in encoded]) @ query.tokens.T
-        counts = np.asarray([len(each.tokens) for each in encoded])
-        parts.append(late_scores(similarities, counts, weights).whole.astype(np.float64))
-    return np.concatenate(parts) if parts else np.zeros(0)
+    return compare_with_texts(model, query, weights, texts).whole.astype(np.float64)
 
 
 def _by_words(snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]) -> Scores:
