@@ -31,14 +31,21 @@ class Called:
 Ragcli = Callable[..., Called]
 
 
-def caller(data: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragcli:
-    """A function that calls ragcli from `home`, on the collections in `data`, with a cache beside them."""
+def caller(
+    data: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    *,
+    cache: Path | None = None,
+) -> Ragcli:
+    """A function that calls ragcli from `home`, on the collections in `data`, with a cache beside them or as given."""
     monkeypatch.chdir(home)
     monkeypatch.setenv("HOME", str(home))
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAGCLI_DATA_DIR", str(data))
-    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(data.parent / "cache"))
+    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(cache or data.parent / "cache"))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def call(*arguments: str, stdin: bytes = b"") -> Called:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import io
-import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.calls import Ragcli, caller
 from tests.pdfs import new_pdf, put_lines, wrapped
 from tests.tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -30,22 +27,6 @@ LONG = (
     "The river bank was old. A leader of the cluster is elected by a vote of the servers. The fish and the cat like "
     "the water. A new term begins with a vote for the leader. The dog sleeps under a tree. Money is not in the bank."
 )
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a call gave."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Ragcli = Callable[..., Call]
 
 
 @pytest.fixture(scope="module")
@@ -78,20 +59,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ragcli(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragcli:
     """Calls ragcli in an empty folder, with answers of language models kept for this test alone."""
     (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("RAGCLI_DATA_DIR", str(places / "data"))
-    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir()
     for each in (places / "cache").iterdir():
         (tmp_path / "cache" / each.name).symlink_to(each)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-
-    def call(*arguments: str) -> Call:
-        capsys.readouterr()
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return Call(code, captured.out, captured.err)
-
-    return call
+    return caller(places / "data", tmp_path / "here", monkeypatch, capsys, cache=tmp_path / "cache")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import Ragcli, caller
 from tests.collection_support import write_files
 from tests.llm_server import Fault, LlmServer, llm_server
 
@@ -29,19 +28,6 @@ NOTES = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a call gave."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with the two collections, without vectors."""
@@ -55,24 +41,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-Ragcli = Callable[..., Answer]
-
-
 @pytest.fixture
-def ragcli(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ragcli:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("RAGCLI_DATA_DIR", str(folder / "data"))
-    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(tmp_path / "cache"))
+def ragcli(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ragcli:
     monkeypatch.setenv("COLUMNS", "120")
-
-    def call(*arguments: str) -> Answer:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sys, "stdout", out := io.StringIO())
-            patch.setattr(sys, "stderr", err := io.StringIO())
-            code = main([*arguments])
-        return Answer(code, out.getvalue(), err.getvalue())
-
-    return call
+    return caller(folder / "data", tmp_path, monkeypatch, capsys, cache=tmp_path / "cache")
 
 
 def respond(request: dict[str, Any]) -> str:

@@ -10,34 +10,16 @@ import io
 import json
 import shutil
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from scripts.make_papers import write_papers
+from tests.calls import Called, Ragcli, caller
 from tests.tiny_models import tiny_cross_encoder, tiny_encoder
 
 from ragcli.__main__ import main
 from ragcli.cli.reports import summary
 from ragcli.collection import IngestReport
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a call gave."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Ragcli = Callable[..., Answer]
 
 
 @pytest.fixture(scope="module")
@@ -83,22 +65,7 @@ def ragcli(
     made: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Ragcli:
     """Calls ragcli on the made collection, from an empty folder, for a user who configured nothing."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("RAGCLI_DATA_DIR", str(made))
-    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(cache))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-
-    def call(*arguments: str, stdin: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capsys.readouterr()
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return call
+    return caller(made, tmp_path, monkeypatch, capsys, cache=cache)
 
 
 @pytest.fixture
@@ -285,8 +252,8 @@ def test_the_match_is_marked_where_it_stands(ragcli: Ragcli) -> None:
 
 
 def test_nothing_found_is_exit_1_and_silence(ragcli: Ragcli) -> None:
-    assert ragcli("grep", "perpetual motion machine") == Answer(1, "", "")
-    assert ragcli("grep", "perpetual motion machine", "--json") == Answer(1, "[]\n", "")
+    assert ragcli("grep", "perpetual motion machine") == Called(1, "", "")
+    assert ragcli("grep", "perpetual motion machine", "--json") == Called(1, "[]\n", "")
 
 
 def test_more_hits_than_asked_for_are_marked_and_told(ragcli: Ragcli) -> None:
@@ -665,7 +632,7 @@ def test_every_command_has_help_with_an_example(ragcli: Ragcli) -> None:
 def test_the_version_is_told(ragcli: Ragcli) -> None:
     from ragcli import __version__
 
-    assert ragcli("--version") == Answer(0, f"ragcli {__version__}\n", "")
+    assert ragcli("--version") == Called(0, f"ragcli {__version__}\n", "")
 
 
 def test_options_for_every_command_may_stand_before_or_after_it(ragcli: Ragcli, tmp_path: Path) -> None:

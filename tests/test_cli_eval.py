@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
-import io
 import json
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import ir_measures
 import pytest
-
-from ragcli.__main__ import main
+from tests.calls import Ragcli, caller
+from tests.tiny_models import tiny_encoder
 
 TESTS = Path(__file__).parent
 
@@ -44,36 +38,9 @@ QUERIES = {
 }
 
 
-def load(path: Path) -> ModuleType:
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[path.stem] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a call gave."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-Ragcli = Callable[..., Answer]
-
-
 @pytest.fixture(scope="module")
 def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder: Path = load(TESTS / "tiny_models.py").tiny_encoder(tmp_path_factory.mktemp("models") / "encoder")
-    return folder
+    return tiny_encoder(tmp_path_factory.mktemp("models") / "encoder")
 
 
 @pytest.fixture(scope="module")
@@ -106,20 +73,9 @@ def ragcli(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Ragcli:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-    for name, value in places.items():
-        monkeypatch.setenv(name, value)
-
-    def call(*arguments: str, stdin: bytes = b"") -> Answer:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
-        capsys.readouterr()
-        code = main(list(arguments))
-        captured = capsys.readouterr()
-        return Answer(code, captured.out, captured.err)
-
-    return call
+    return caller(
+        Path(places["RAGCLI_DATA_DIR"]), tmp_path, monkeypatch, capsys, cache=Path(places["RAGCLI_CACHE_DIR"])
+    )
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.calls import Called, Ragcli
 from tests.llm_server import Answer, Fault, LlmServer, llm_server
-from tests.noted import NOTES, Call, Ragcli, places, ragcli
+from tests.noted import NOTES, places, ragcli
 
 __all__ = ["places", "ragcli"]
 
@@ -49,7 +50,7 @@ def of(server: LlmServer) -> tuple[str, ...]:
     return ("--llm-base-url", server.base_url, "--llm-model", "test")
 
 
-def sources(call: Call) -> list[str]:
+def sources(call: Called) -> list[str]:
     assert call.code == 0, call.err
     return [Path(hit["source"]).stem for hit in call.json]
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.calls import Ragcli
 from tests.llm_server import Fault, llm_server
-from tests.noted import Ragcli, places, ragcli
+from tests.noted import places, ragcli
 
 from ragcli.errors import RerankerUnavailable, UsageError
 from ragcli.models import load_reranker
