@@ -25,8 +25,12 @@ from ragcli.retrieval.fusion import min_max
 from ragcli.retrieval.ranked import Candidate
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from ragcli.models import FloatArray
     from ragcli.retrieval.ranked import Ranked
+
+    IntArray = npt.NDArray[np.int64]
 
 ALIKE: Final = 0.9
 """Cosine of two passages' vectors from which their words are compared."""
@@ -44,9 +48,8 @@ def diversified(candidates: Iterable[Candidate], share: float) -> list[Candidate
     given = list(candidates)
     if not given:
         return []
-    vectors = _vectors(given)
     relevance = min_max([candidate.score for candidate in given])
-    groups = np.asarray([id(candidate.group) for candidate in given])
+    groups = _vectors(given)
     nearest = np.zeros(len(given))
     left = np.ones(len(given), dtype=bool)
     taken = []
@@ -55,23 +58,27 @@ def diversified(candidates: Iterable[Candidate], share: float) -> list[Candidate
         best = int(np.argmax(values))
         taken.append(given[best]._replace(mmr=float(values[best])))
         left[best] = False
-        same = np.flatnonzero(left & (groups == groups[best]))
-        nearest[same] = np.maximum(nearest[same], [vectors[at] @ vectors[best] for at in same.tolist()])
+        places, vectors, rows = groups[id(given[best].group)]
+        nearest[places] = np.maximum(nearest[places], vectors @ vectors[rows[best]])
     return taken
 
 
-def _vectors(candidates: list[Candidate]) -> list[FloatArray]:
-    of_pools: dict[int, FloatArray] = {}
-    for candidate in candidates:
-        group = candidate.group
-        if id(group) not in of_pools:
-            if not group.snapshots[0].record.dimension:
-                raise UsageError(
-                    f"--diversity compares vectors, and the collection '{group.snapshots[0].collection}' was made"
-                    " without an encoder."
-                )
-            of_pools[id(group)] = pool_vectors(group.snapshots, group.pool)
-    return [of_pools[id(candidate.group)][candidate.place] for candidate in candidates]
+def _vectors(candidates: list[Candidate]) -> dict[int, tuple[IntArray, FloatArray, dict[int, int]]]:
+    """By group: which candidates are of it, their vectors (n, d), and in which row of those each candidate's is."""
+    members: dict[int, list[int]] = {}
+    for at, candidate in enumerate(candidates):
+        members.setdefault(id(candidate.group), []).append(at)
+    found = {}
+    for key, places in members.items():
+        group = candidates[places[0]].group
+        if not group.snapshots[0].record.dimension:
+            raise UsageError(
+                f"--diversity compares vectors, and the collection '{group.snapshots[0].collection}' was made"
+                " without an encoder."
+            )
+        vectors = pool_vectors(group.snapshots, group.pool)[[candidates[at].place for at in places]]
+        found[key] = np.asarray(places), vectors, {at: row for row, at in enumerate(places)}
+    return found
 
 
 class Repeats:
