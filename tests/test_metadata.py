@@ -182,7 +182,7 @@ def test_a_touched_file_has_a_new_time(collection: Collection, tmp_path: Path) -
     assert said_of(collection, "a.md")["modified"] == datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("broken", ["year = ", "[1, 2", "\xff", "[" * 100_000])
+@pytest.mark.parametrize("broken", ["year = ", "[1, 2", "\xff", "[" * 100_000, "topic = nan", "topic = -inf"])
 def test_a_sidecar_that_cannot_be_read_is_told_and_changes_nothing(
     collection: Collection, tmp_path: Path, broken: str
 ) -> None:
@@ -205,6 +205,27 @@ def test_a_sidecar_alone_is_no_document_and_a_link_is_no_sidecar(collection: Col
     assert "password" not in said_of(collection, "a.md")
     take_in(collection, folder / "a.md")
     assert "password" not in said_of(collection, "a.md")
+
+
+@pytest.mark.parametrize("named", ["in", "in/a.md"])
+@pytest.mark.parametrize("kind", ["link out", "link within", "broken link", "folder"])
+def test_what_takes_the_place_of_a_sidecar_is_told_and_what_it_said_before_holds(
+    collection: Collection, tmp_path: Path, named: str, kind: str
+) -> None:
+    folder = write_files(tmp_path / "in", {"a.md": NOTE, "a.md.meta.toml": "team = 'alpha'", "b.txt": "team = 'beta'"})
+    take_in(collection, folder)
+    sidecar = folder / "a.md.meta.toml"
+    sidecar.unlink()
+    if kind == "folder":
+        sidecar.mkdir()
+    else:
+        write_files(tmp_path / "elsewhere", {"other.toml": "team = 'beta'"})
+        targets = {"link out": tmp_path / "elsewhere/other.toml", "link within": folder / "b.txt"}
+        sidecar.symlink_to(targets.get(kind, folder / "gone"))
+    report = take_in(collection, tmp_path / named)
+    assert [warning.source for warning in report.warnings] == ["a.md"]
+    assert "what it said before holds" in report.warnings[0].reason
+    assert said_of(collection, "a.md")["team"] == "alpha"
 
 
 def test_a_file_named_by_itself_has_its_sidecar_too(collection: Collection, tmp_path: Path) -> None:

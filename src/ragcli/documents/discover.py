@@ -79,9 +79,9 @@ def discover(roots: Sequence[Path], *, include: Sequence[str] = (), exclude: Seq
 
 
 def _beside(path: Path) -> Path | None:
-    """The sidecar of a file that was named by itself. A link is none: it could lead anywhere."""
+    """What has the name of a sidecar of a file that was named by itself."""
     places = (path.with_name(name) for name in sidecar_names(path.name))
-    return next((place for place in places if place.is_file() and not place.is_symlink()), None)
+    return next((place for place in places if os.path.lexists(place)), None)
 
 
 def _order(file: FoundFile) -> tuple[str, bytes]:
@@ -101,11 +101,10 @@ def _walk(root: Path, chosen: Matcher | None, refused: Matcher, skipped: Counter
         except OSError:
             skipped["unreadable"] += 1
             continue
-        sidecars = {
-            entry.name
-            for entry in entries
-            if is_sidecar(entry.name) and entry.is_file(follow_symlinks=False) and not refused(f"{within}{entry.name}")
-        }
+        # A link or a folder of that name is none, but must be told as one that cannot be read.
+        named = [each for each in entries if is_sidecar(each.name) and not refused(f"{within}{each.name}")]
+        sidecars = {entry.name for entry in named if entry.is_file(follow_symlinks=False)}
+        called = {entry.name for entry in named}
         described: set[str] = set()
         for entry in entries:
             source = f"{within}{entry.name}"
@@ -134,7 +133,7 @@ def _walk(root: Path, chosen: Matcher | None, refused: Matcher, skipped: Counter
                 skipped["not included"] += 1
             else:
                 path = Path(entry.path)
-                beside = next((name for name in sidecar_names(entry.name) if name in sidecars), None)
+                beside = next((name for name in sidecar_names(entry.name) if name in called), None)
                 described.update([beside] if beside is not None and kind_of(path) is not None else ())
                 yield FoundFile(path, shown(Path(source)), path.with_name(beside) if beside is not None else None)
         if alone := len({name for name in sidecars if not name.startswith(".")} - described):

@@ -7,6 +7,7 @@ first of these that is there counts. A sidecar is a table of keys and values; it
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -35,7 +36,12 @@ def sidecar_names(name: str) -> Iterator[str]:
 
 
 def load_sidecar(path: Path) -> tuple[bytes, bytes]:
-    """A sidecar's bytes and their hash. Raises DocumentError if there are none to be had."""
+    """A sidecar's bytes and their hash. Raises DocumentError if there are none to be had.
+
+    A link is none: it could lead anywhere.
+    """
+    if path.is_symlink():
+        raise DocumentError(f"{called(path)} is a link, so it is not read.")
     try:
         with open_regular(path) as stream:
             data = stream.read(_LARGEST + 1)
@@ -64,4 +70,8 @@ def parse_sidecar(data: bytes, path: Path) -> dict[str, MetadataValue | None]:
         raise DocumentError(f"{name} cannot be read as {what}: {reason}.") from error
     if not isinstance(said, Mapping):
         raise DocumentError(f"{name} is not a table of keys and values.")
+    for key, value in said.items():
+        if isinstance(value, float) and not math.isfinite(value):
+            # Left out, it would leave the word to the document, which may say something else.
+            raise DocumentError(f"{name} gives '{key}' a number that is none ({value}).")
     return described(said)
