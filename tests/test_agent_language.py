@@ -243,6 +243,7 @@ class TestPlanner:
                 {"goal": "how sketches count", "sources": []},
                 {"goal": "HOW RAFT elects", "sources": ["notes"]},
                 {"goal": "  "},
+                {"goal": "…", "sources": ["…"]},
                 "what else",
             ]
         }
@@ -256,6 +257,11 @@ class TestPlanner:
         ]
         assert "- notes: my own notes\n- papers\n" in server.prompts[0]
         assert "Raft and sketches" in server.prompts[0]
+
+    def test_a_model_that_echoes_the_form_leaves_the_question_as_it_is(self) -> None:
+        with llm_server('{"tasks": [{"goal": "…", "sources": ["…"]}]}') as server:
+            tasks = make_llm_planner(model=model_at(server))(Query("who elects"), self.SOURCES)
+        assert tasks == single_subtask_planner(Query("who elects"), self.SOURCES)
 
     def test_there_are_never_more_tasks_than_allowed(self) -> None:
         planner = make_llm_planner(plan=lambda **_: [SubTask(f"goal {n}", ("notes",)) for n in range(9)], max_tasks=2)

@@ -344,6 +344,7 @@ def test_a_reader_that_stops_listening_stops_the_answer() -> None:
         '{"queries": ["a b", "c"]}',
         'Sure! Here it is:\n```json\n{"queries": ["a  b", "c"],}\n```\nHope that helps {really}.',
         '<think>{"queries": ["wrong"]}</think> {"queries": ["a b", "", "c"]}',
+        '{"queries": ["…"]} as in {"queries": ["a b", "...", "c", "?"]}',
         '["a b", "c"]',
         'I thought of {this} and then {"queries": ["a b", "c"]}',
     ],
@@ -352,7 +353,9 @@ def test_a_list_is_read_out_of_whatever_surrounds_it(reply: str) -> None:
     assert json_strings(reply, "queries") == ["a b", "c"]
 
 
-@pytest.mark.parametrize("reply", ["", "no", "{", '{"queries": []}', '{"queries": 3}', "[" * 5000, '{"other": {}}'])
+@pytest.mark.parametrize(
+    "reply", ["", "no", "{", '{"queries": []}', '{"queries": 3}', '{"queries": ["…"]}', "[" * 5000, '{"other": {}}']
+)
 def test_a_reply_without_the_list_is_told(reply: str) -> None:
     with pytest.raises(LanguageModelError, match="queries"):
         json_strings(reply, "queries")

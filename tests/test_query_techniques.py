@@ -224,6 +224,10 @@ def test_hyde_without_vectors_to_compare_with_is_told(ragcli: Ragcli, model: Llm
     answer = ragcli("query", "what lifts a wing", "-c", "words", "--hyde", *of(model))
     assert (answer.code, answer.out) == (2, "")
     assert "without an encoder" in answer.err
+    half = ragcli("query", "what lifts a wing", "-c", "words", "-c", "notes", "--hyde", *of(model))
+    assert half.code == 0
+    assert "--hyde says nothing to words" in half.err
+    ragcli("collections", "delete", "words", "--yes")
 
 
 # parts

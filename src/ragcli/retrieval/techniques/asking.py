@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -76,7 +76,8 @@ def plan(
     why: str = "",
 ) -> Plan:
     """What is to be asked. `lacking` are techniques, by their options, that cannot be used, and `why`."""
-    if steps.passages and all(each.settings.encoder == NO_ENCODER for each in searcher.snapshots):
+    without = _without_vectors(searcher) if steps.passages else ()
+    if without and len(without) == len(searcher.snapshots):
         raise UsageError("--hyde compares passages by meaning, and what is searched was ingested without an encoder.")
     work = _Work(list(lacking), why if lacking else "")
     question = request.text
@@ -115,9 +116,18 @@ def run(searcher: Searcher, planned: Plan, steps: Steps) -> TechniqueResult:
     result = replace(
         result,
         stages=(*planned.times, *result.stages, *work.times),
-        warnings=(*result.warnings, *planned.warnings),
+        warnings=(*result.warnings, *planned.warnings, *_half_hyde(searcher, steps)),
     )
     return TechniqueResult(result, planned, _groups(planned, result.hits, places), kept)
+
+
+def _without_vectors(searcher: Searcher) -> tuple[str, ...]:
+    return tuple(each.collection for each in searcher.snapshots if each.settings.encoder == NO_ENCODER)
+
+
+def _half_hyde(searcher: Searcher, steps: Steps) -> Iterator[str]:
+    if steps.passages and (without := _without_vectors(searcher)):
+        yield f"--hyde says nothing to {', '.join(without)}, ingested without an encoder."
 
 
 def deep_ranking(searcher: Searcher, planned: Plan, *, chunks: int = 0, documents: int = 0) -> RankedChunks:
