@@ -20,7 +20,9 @@ from tests.tiny_models import tiny_encoder
 ROOT = Path(__file__).parents[1] / "src" / "ragcli"
 
 FLOORS: dict[str, int] = {
-    **dict.fromkeys(["errors", "records", "config", "dates", "filters", "normal_forms", "private", "_version"], 1),
+    **dict.fromkeys(
+        ["errors", "records", "config", "dates", "filters", "normal_forms", "private", "widths", "_version"], 1
+    ),
     **dict.fromkeys(["documents", "models", "llm"], 2),
     "index": 3,
     "collection": 4,
@@ -107,7 +109,7 @@ def test_each_floor_imports_only_lower_ones() -> None:
         assert upper is not None
         assert lower is not None
         same_package = each.importer.split(".")[1] == each.imported.split(".")[1]
-        nouns = {"errors", "records", "config", "dates", "filters", "normal_forms", "private"}
+        nouns = {"errors", "records", "config", "dates", "filters", "normal_forms", "private", "widths"}
         both_nouns = upper == lower == 1 and each.imported.split(".")[1] in nouns
         entry = each.importer == "ragcli.__main__" and lower == 8
         if not (lower < upper or same_package or both_nouns or entry):

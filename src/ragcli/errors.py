@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from ragcli.widths import cells_of
+
 EXIT_DONE: Final = 0
 EXIT_NO_MATCH: Final = 1
 EXIT_USAGE: Final = 2
@@ -127,15 +129,5 @@ def caret_lines(text: str, at: int) -> tuple[str, str]:
     line = "".join(character if character.isprintable() else " " for character in text[start:stop])
     before = "… " if start else ""
     after = " …" if stop < len(text) else ""
-    column = len(before) + sum(map(_cells, line[: at - start]))
+    column = len(before) + sum(map(cells_of, line[: at - start]))
     return f"  {before}{line}{after}", "  " + " " * column + "^"
-
-
-def _cells(character: str) -> int:
-    if character < "\u0300":
-        return 1
-    import unicodedata
-
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

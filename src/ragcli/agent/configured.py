@@ -40,8 +40,7 @@ class ConfiguredModel:
 def _open(notify: Callable[[str], None] | None) -> LanguageModel:
     from ragcli.config import load_config
     from ragcli.llm.open import open_language_model
-    from ragcli.llm.settings import LanguageModelSettings
-    from ragcli.private import cache_dir
+    from ragcli.llm.settings import settings_from
 
     # What a file found in the current folder says of it without the user's trust is not in here.
     named = load_config().llm
@@ -49,16 +48,5 @@ def _open(notify: Callable[[str], None] | None) -> LanguageModel:
         raise LanguageModelError(
             "No language model is named: give the role one, or name base_url and model under [llm] in collections.toml."
         )
-    settings = LanguageModelSettings(
-        named.base_url,
-        named.model,
-        api_key_env=named.api_key_env,
-        timeout=named.timeout,
-        max_calls=named.max_calls,
-        max_total_tokens=named.max_total_tokens,
-        price_in=named.price_in,
-        price_out=named.price_out,
-        max_cost=named.max_cost,
-        cache=cache_dir() / "llm" if named.cache else None,
-    )
+    settings = settings_from(named, named.base_url, named.model, api_key_env=named.api_key_env)
     return open_language_model(settings, notify=notify)

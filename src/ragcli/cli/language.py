@@ -59,21 +59,15 @@ def language_model(
         raise UsageError(f"To ask a language model, its address and its name are needed; {missing} is missing.")
     from ragcli.cli.terminal import note
     from ragcli.llm.open import open_language_model
-    from ragcli.llm.settings import LanguageModelSettings
-    from ragcli.private import cache_dir
+    from ragcli.llm.settings import settings_from
 
     own = base_url is None or base_url == defaults.base_url
-    settings = LanguageModelSettings(
+    settings = settings_from(
+        defaults,
         address,
         name,
         api_key_env=key_env or (defaults.api_key_env if own else None),
-        timeout=defaults.timeout,
-        max_calls=defaults.max_calls if max_calls is None else max_calls,
-        max_total_tokens=defaults.max_total_tokens,
-        price_in=defaults.price_in,
-        price_out=defaults.price_out,
-        max_cost=defaults.max_cost,
-        cache=cache_dir() / "llm" if defaults.cache else None,
+        max_calls=max_calls,
     )
     # Waiting is worth a word to a person who waits; in a script's log it would read like one more warning.
     return open_language_model(settings, notify=note if here.side_screen.interactive else None)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
+from ragcli.widths import cells_of
+
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
@@ -220,7 +222,7 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
     start, cells, space = 0, 0, -1
     at = 0
     while at < len(text):
-        step = _cells(text[at])
+        step = cells_of(text[at])
         if text[at] == " ":
             space = at
         if cells + step > width and at > start:
@@ -239,13 +241,3 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
     if start < len(text) or not lines:
         lines.append((start, len(text)))
     return lines
-
-
-def _cells(character: str) -> int:
-    if character < "\u0300":
-        return 1
-    import unicodedata
-
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

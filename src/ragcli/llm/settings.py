@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ragcli.config.language import LanguageModelDefaults
 from ragcli.errors import UsageError
 
 
@@ -46,6 +47,31 @@ class LanguageModelSettings:
         """The machine that is asked, and its port where one is named."""
         parts = urlsplit(self.base_url)
         return parts.netloc
+
+
+def settings_from(
+    defaults: LanguageModelDefaults,
+    base_url: str,
+    model: str,
+    *,
+    api_key_env: str | None,
+    max_calls: int | None = None,
+) -> LanguageModelSettings:
+    """The settings for this endpoint; limits and cache are the configuration's, unless `max_calls` is given."""
+    from ragcli.private import cache_dir
+
+    return LanguageModelSettings(
+        base_url,
+        model,
+        api_key_env=api_key_env,
+        timeout=defaults.timeout,
+        max_calls=defaults.max_calls if max_calls is None else max_calls,
+        max_total_tokens=defaults.max_total_tokens,
+        price_in=defaults.price_in,
+        price_out=defaults.price_out,
+        max_cost=defaults.max_cost,
+        cache=cache_dir() / "llm" if defaults.cache else None,
+    )
 
 
 def check_address(base_url: str) -> None:
