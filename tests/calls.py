@@ -24,6 +24,11 @@ class Called:
     err: str
 
     @property
+    def said(self) -> str:
+        """All that was written, the data first."""
+        return self.out + self.err
+
+    @property
     def json(self) -> Any:
         return json.loads(self.out)
 
@@ -56,3 +61,18 @@ def caller(
         return Called(code, captured.out, captured.err)
 
     return call
+
+
+def called(*arguments: str, stdin: str = "") -> Called:
+    """Call ragcli as things are; without pytest's own capturing, so that a fixture of a module can."""
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode()), encoding="utf-8"))
+        patch.setattr(sys, "stdout", io.TextIOWrapper(raw := io.BytesIO(), encoding="utf-8", write_through=True))
+        patch.setattr(sys, "stderr", err)
+        try:
+            code = main(list(arguments))
+        except SystemExit as end:  # so completion ends
+            code = int(end.code or 0)
+        out.write(raw.getvalue().decode("utf-8", "replace"))
+    return Called(code, out.getvalue(), err.getvalue())

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.calls import Ragcli, caller
+from tests.calls import Called, Ragcli, caller
+from tests.llm_server import Answer, Fault, LlmServer, llm_server
 from tests.pdfs import new_pdf, put_lines, wrapped
 from tests.tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -63,3 +67,43 @@ def ragcli(places: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     for each in (places / "cache").iterdir():
         (tmp_path / "cache" / each.name).symlink_to(each)
     return caller(places / "data", tmp_path / "here", monkeypatch, capsys, cache=tmp_path / "cache")
+
+
+def by_technique(**answers: Answer) -> Callable[[dict[str, Any]], Answer]:
+    """Answers by what is asked for: `queries`, `questions`, `sentences`, `rewritten` or `passage`."""
+    marks = {
+        "queries": '{"queries"',
+        "questions": '{"questions"',
+        "sentences": '{"sentences"',
+        "rewritten": "Last question:",
+        "passage": "Write a passage",
+    }
+
+    def respond(body: dict[str, Any]) -> Answer:
+        prompt = body["messages"][-1]["content"]
+        return next((answer for name, answer in answers.items() if marks[name] in prompt), Fault(status=400))
+
+    return respond
+
+
+@pytest.fixture
+def model() -> Iterator[LlmServer]:
+    """A language model that does every technique as it should be done."""
+    answers = {
+        "queries": json.dumps({"queries": ["vote of the servers for a term", "election in a cluster"]}),
+        "questions": json.dumps({"questions": ["what is a sketch", "what does a drug dose do"]}),
+        "sentences": json.dumps({"sentences": ["A new term begins with a vote for the leader.", "It never rains."]}),
+        "rewritten": "how many distinct words does a sketch count",
+        "passage": "The flow over the wing has a boundary layer.",
+    }
+    with llm_server(by_technique(**answers)) as server:
+        yield server
+
+
+def of(server: LlmServer) -> tuple[str, ...]:
+    return ("--llm-base-url", server.base_url, "--llm-model", "test")
+
+
+def sources(call: Called) -> list[str]:
+    assert call.code == 0, call.err
+    return [Path(hit["source"]).stem for hit in call.json]
