@@ -114,9 +114,9 @@ class Repeats:
 
     def _saying_the_same(self, suspects: list[int], text: str) -> Iterator[int]:
         """Those of the suspects, compared one by one."""
-        runs = self._runs_of(text)
         for at in suspects:
-            other = self._runs_of(self._kept[at][2])
+            # Mostly there are none, and then no text is taken apart.
+            runs, other = self._runs_of(text), self._runs_of(self._kept[at][2])
             if _the_same(len(runs & other), runs, other):
                 yield at
 
