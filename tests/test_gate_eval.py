@@ -78,8 +78,8 @@ def ragcli(
 def labelled(folder: Path, *, yes: int = 12, no: int = 12, ids: bool = True) -> str:
     lines: list[dict[str, Any]] = []
     for n, text in enumerate(SUBJECTS[:yes]):
-        lines.append({"query": text, "answerable": True, "relevant_ids": [f"d{n}"] if ids else []})
-    lines += [{"query": text, "answerable": False, "relevant_ids": []} for text in OFF[:no]]
+        lines.append({"query": text, "answerable": True} | ({"relevant_ids": [f"d{n}"]} if ids else {}))
+    lines += [{"query": text, "answerable": False} | ({"relevant_ids": []} if ids else {}) for text in OFF[:no]]
     file = folder / "labelled.jsonl"
     file.write_text("\n".join(map(json.dumps, lines)) + "\n")
     return str(file)

@@ -3,8 +3,9 @@
 It is the form people write by hand. A line may give the query an `id`; without one it gets an id made of its
 words, so that adding a line does not rename the others. A question that the collection cannot answer is a line
 with `"answerable": false` and no relevant ids: it has no part in ranking metrics, and is kept for measures of
-when to abstain. A question out of a conversation has what was said before in its `history`, turns of `role` and
-`content`, for pipelines that rewrite it.
+when to abstain, as is one with `"answerable": true` of which nobody said where its answer stands. A question out
+of a conversation has what was said before in its `history`, turns of `role` and `content`, for pipelines that
+rewrite it.
 """
 
 from __future__ import annotations
@@ -107,7 +108,8 @@ def _history(path: Path, number: int, record: Mapping[str, Any]) -> tuple[Messag
 
 def _ids(path: Path, number: int, record: Mapping[str, Any], key: str) -> tuple[str, ...]:
     value = record.get(key)
-    if value is None and record.get("answerable") is False:
+    if value is None and record.get("answerable") is not None:
+        # Enough for measuring the gate.
         return ()
     if not isinstance(value, list):
         raise at_line(path, number, f'"{key}" must be a list of ids')
