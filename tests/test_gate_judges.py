@@ -214,6 +214,28 @@ def test_two_models_tell_what_is_off_the_subject_from_what_is_missing() -> None:
     assert calibration.fact.probability({"late_top": 1.8, "fused_ahead5": 0.0}) < 0.5
 
 
+def test_a_model_that_each_sort_of_stranger_takes_in_is_less_sure_of_the_next() -> None:
+    # Strangers of one sort are low in the one measure, those of the other in the other: each sort alone teaches
+    # nothing of the other, and that is what a third may do.
+    random = np.random.default_rng(5)
+    told, untold = [], []
+    for at, each in enumerate(observations(180)):
+        sort = ("", "high", "wide")[0 if each.label != "easy" else 1 + at % 2]
+        features = {
+            "late_top": random.normal() * 0.5 + (0.0 if sort == "high" else 2.0),
+            "dense_top": random.normal() * 0.5 + (0.0 if sort == "wide" else 2.0),
+            "fused_ahead5": each.features["fused_ahead5"],
+        }
+        told.append(replace(each, features=features, sort=sort))
+        untold.append(replace(each, features=features))
+    stranger = {"late_top": 1.2, "dense_top": 1.2, "fused_ahead5": 0.0}
+    of_one_sort, of_two = (fit_models(each, "meanings").calibration.topic for each in (untold, told))
+    subject = {"late_top": 2.0, "dense_top": 2.0, "fused_ahead5": 0.0}
+    assert of_one_sort.logit(subject) - of_one_sort.logit(stranger) > 2 * (
+        of_two.logit(subject) - of_two.logit(stranger)
+    )
+
+
 def test_a_calibration_survives_writing_and_reading() -> None:
     own = fit_own(fit_models(observations(), "meanings").calibration, observations(seed=4), encoder="f" * 64)
     assert decode(encode(own.calibration)) == own.calibration

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 OUT = Path(__file__).parents[2] / "src" / "ragcli" / "gate" / "coefficients.json"
 TECHNICAL = 200
 KINDS: tuple[Kind, ...] = ("meanings", "words")
-Row = tuple[str, "Label", int]
+Row = tuple[str, "Label", int, str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -72,29 +72,36 @@ def extract(folder: Path, work: Path, reductions: int) -> dict[Kind, list[dict[s
     beir = read_beir(folder)
     qrels = beir.qrels("train")
     family = families(qrels)
-    strangers = [*off_topic("fit"), *technical(TECHNICAL, 1)]
+    strangers = [(text, "general") for text in off_topic("fit")]
+    strangers += [(text, "technical") for text in technical(TECHNICAL, 1)]
     observed: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for seed in range(1, reductions + 1):
         chosen = reduction(qrels, seed)
         collection = Corpora(beir, work).without(chosen.removed, f"fit-{seed}")
-        rows: list[Row] = [(beir.questions[claim], "hard", family[claim]) for claim in chosen.lost]
-        rows += [(beir.questions[claim], "answerable", family[claim]) for claim in chosen.kept]
-        rows += [(text, "easy", -at) for at, text in enumerate(strangers, 1)]
+        rows: list[Row] = [(beir.questions[claim], "hard", family[claim], "") for claim in chosen.lost]
+        rows += [(beir.questions[claim], "answerable", family[claim], "") for claim in chosen.kept]
+        rows += [(text, "easy", -at, sort) for at, (text, sort) in enumerate(strangers, 1)]
         for kind, found in features(collection, rows).items():
             observed[kind] += [asdict(each) for each in found]
         print(f"reduction {seed}: {len(chosen.kept)} claims kept, {len(chosen.lost)} lost", file=sys.stderr)
     return observed
 
 
+def reductions_of(observed: Sequence[Observation]) -> int:
+    """How many reductions features are of: an off-topic question is asked of each once."""
+    asked = [each.group for each in observed if each.label == "easy"]
+    return len(asked) // len({*asked})
+
+
 def features(collection: Collection, rows: Sequence[Row]) -> dict[Kind, list[Observation]]:
     """What the pools of some questions measure, with meanings and by words alone."""
     observed: dict[Kind, list[Observation]] = {kind: [] for kind in KINDS}
     with Searcher([collection]) as searcher:
-        for text, label, group in rows:
+        for text, label, group, sort in rows:
             for pool in judged_pools(searcher, QueryRequest(text), text):
-                observed["meanings"].append(Observation(features_of(pool), label, group))
+                observed["meanings"].append(Observation(features_of(pool), label, group, sort))
                 if (bare := by_words(pool)) is not None:
-                    observed["words"].append(Observation(features_of(bare), label, group))
+                    observed["words"].append(Observation(features_of(bare), label, group, sort))
     return observed
 
 

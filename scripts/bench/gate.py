@@ -27,8 +27,6 @@ from ragcli.gate.values import JUDGES, PRESETS
 from ragcli.retrieval.query import Searcher
 
 HERE = Path(__file__).parent
-START = "<!-- measured by scripts/bench/gate: start -->"
-END = "<!-- measured by scripts/bench/gate: end -->"
 KINDS = ("answerable", "hard", "Cranfield", "off-topic")
 EASY = ("Cranfield", "off-topic")
 Questions = Mapping[str, Sequence[tuple[str, str]]]
@@ -77,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         work = given.work or Path(scratch)
         measured = "\n".join(sections(read_beir(given.scifact), read_beir(given.cranfield), work, given.thirds))
     text = given.out.read_text(encoding="utf-8") if given.out.exists() else "# How well the gate says no\n"
-    given.out.write_text(with_tables(text, measured), encoding="utf-8")
+    given.out.write_text(with_tables(text, measured, "gate"), encoding="utf-8")
     print(f"wrote {given.out}")
     return 0
 
@@ -178,11 +176,12 @@ def transfer_table(scifact: Beir, cranfield: Beir, work: Path, strangers: Sequen
         yield f"| `{judge}` | {' | '.join(cells)} |"
 
 
-def with_tables(text: str, measured: str) -> str:
-    """The text with the tables between its markers, which are added at its end if it has none."""
-    if START not in text or END not in text:
-        return f"{text.rstrip()}\n\n{START}\n{measured}\n{END}\n"
-    before, after = text.index(START) + len(START), text.index(END)
+def with_tables(text: str, measured: str, script: str) -> str:
+    """The text with the tables between the markers of a script, which are added at its end if it has none."""
+    start, end = (f"<!-- measured by scripts/bench/{script}: {part} -->" for part in ("start", "end"))
+    if start not in text or end not in text:
+        return f"{text.rstrip()}\n\n{start}\n{measured}\n{end}\n"
+    before, after = text.index(start) + len(start), text.index(end)
     return f"{text[:before]}\n{measured}\n{text[after:]}"
 
 

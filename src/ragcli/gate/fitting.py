@@ -5,6 +5,10 @@ finds best. What is said of a calibration, and its thresholds, rest on probabili
 touched: each is given by a model fitted to the other folds. Questions of one `group`, such as one question asked of
 two states of a collection, are in one fold together.
 
+Questions off the subject come in more sorts than any list of them has, and a model is surer of the sorts it was fitted
+to than it will be of the next. So the penalty of the model that knows them is chosen, and its logits are put to scale
+(Platt, "Probabilistic outputs for support vector machines", 1999), by how it does on a sort that it has not seen.
+
 A preset's threshold lets through that share of the answerable questions which `KEPT` names.
 """
 
@@ -28,7 +32,7 @@ Matrix = npt.NDArray[np.float64]
 Label = Literal["answerable", "hard", "easy"]
 """Easy is a question off the collection's subjects, hard one on them whose answer is missing."""
 
-KEPT: Final[Mapping[Preset, float]] = {"strict": 0.80, "balanced": 0.94, "lenient": 0.99}
+KEPT: Final[Mapping[Preset, float]] = {"strict": 0.80, "balanced": 0.95, "lenient": 0.99}
 FOLDS: Final = 5
 FEWEST: Final = 10
 """Questions of each kind, answerable and not, below which nothing is fitted."""
@@ -36,16 +40,22 @@ PENALTIES: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 """scikit-learn's C: the smaller, the nearer the weights stay to nothing."""
 OWN_FEATURES: Final = ("words", "words_unknown", "late_top", "dense_top", "bm25_top", "fused_ahead5", "agreement")
 """What a user's own calibration weighs beside the two models; few, because a user's questions are."""
+_UNBOUND: Final = 1e6
+"""A penalty that is none, for the two numbers of a scale."""
 _SEED: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A question's features and what is known of it. `group` is a number that no other question may share a fold by."""
+    """A question's features and what is known of it.
+
+    Questions with the same number for a `group` are in one fold; `sort` names the list that an easy one is from.
+    """
 
     features: Mapping[str, float]
     label: Label
     group: int
+    sort: str = ""
 
     @property
     def answerable(self) -> bool:
@@ -67,8 +77,9 @@ def fit_models(observations: Sequence[Observation], kind: Kind, **about: Any) ->
     names = sorted(features[0])
     labels = np.asarray([each.label for each in observations])
     groups = np.asarray([each.group for each in observations])
+    sorts = np.asarray([each.sort for each in observations])
     on_topic = labels != "easy"
-    topic_penalty = best_penalty(features, on_topic, groups, names)
+    topic_penalty = _best_for_strangers(features, on_topic, groups, sorts, names)
     near = np.flatnonzero(on_topic)
     fact_penalty = best_penalty([features[at] for at in near], labels[near] == "answerable", groups[near], names)
 
@@ -77,7 +88,7 @@ def fit_models(observations: Sequence[Observation], kind: Kind, **about: Any) ->
         among = [at for at in chosen if on_topic[at]]
         return Calibration(
             kind=kind,
-            topic=fit_logistic(mine, on_topic[chosen], names, topic_penalty),
+            topic=_fit_topic(mine, on_topic[chosen], groups[chosen], sorts[chosen], names, topic_penalty),
             fact=fit_logistic([features[at] for at in among], labels[among] == "answerable", names, fact_penalty),
             thresholds=dict.fromkeys(KEPT, 0.5),
         )
@@ -140,6 +151,70 @@ def best_penalty(
             expected[unseen] = [model.probability(features[at]) for at in unseen]
         losses.append(float(log_loss(truth, np.clip(expected, 1e-6, 1 - 1e-6), labels=[False, True])))
     return PENALTIES[int(np.argmin(losses))]
+
+
+def _fit_topic(
+    features: Sequence[Mapping[str, float]],
+    truth: npt.NDArray[np.bool_],
+    groups: npt.NDArray[np.int64],
+    sorts: npt.NDArray[np.str_],
+    names: Sequence[str],
+    penalty: float,
+) -> Logistic:
+    """The model of all sorts, its logits scaled as suits a sort that it has not seen."""
+    model = fit_logistic(features, truth, names, penalty)
+    logits = _logits_of_strangers(features, truth, groups, sorts, names, penalty)
+    scale = _regression(_UNBOUND).fit(logits[:, None], truth)
+    slope, offset = float(scale.coef_[0][0]), float(scale.intercept_[0])
+    terms = tuple(replace(term, weight=term.weight * slope) for term in model.terms)
+    return Logistic(terms, model.intercept * slope + offset)
+
+
+def _best_for_strangers(
+    features: Sequence[Mapping[str, float]],
+    truth: npt.NDArray[np.bool_],
+    groups: npt.NDArray[np.int64],
+    sorts: npt.NDArray[np.str_],
+    names: Sequence[str],
+) -> float:
+    """The penalty with which the models, put to scale, are the least surprised by sorts they have not seen."""
+    from sklearn.metrics import log_loss
+
+    losses = []
+    for penalty in PENALTIES:
+        logits = _logits_of_strangers(features, truth, groups, sorts, names, penalty)[:, None]
+        expected = _regression(_UNBOUND).fit(logits, truth).predict_proba(logits)[:, 1]
+        losses.append(float(log_loss(truth, expected)))
+    return PENALTIES[int(np.argmin(losses))]
+
+
+def _logits_of_strangers(
+    features: Sequence[Mapping[str, float]],
+    truth: npt.NDArray[np.bool_],
+    groups: npt.NDArray[np.int64],
+    sorts: npt.NDArray[np.str_],
+    names: Sequence[str],
+    penalty: float,
+) -> Matrix:
+    """What models say that have seen neither the fold of a question on the subject nor the sort of one off it.
+
+    Where there is one sort only, its own folds have to do.
+    """
+    there = sorted(set(sorts[~truth].tolist()))
+    total, times = np.zeros(len(truth)), np.zeros(len(truth))
+    for left_out in there if len(there) > 1 else [None]:
+        strange = ~truth & (sorts == left_out) if left_out is not None else np.zeros(len(truth), dtype=bool)
+        known = np.flatnonzero(~strange)
+        for seen, unseen in folds(truth[known], groups[known]):
+            mine = known[seen]
+            model = fit_logistic([features[at] for at in mine], truth[mine], names, penalty)
+            # An easy question of a sort that was seen is told by the models that did not see it.
+            others = known[unseen] if left_out is None else known[unseen][truth[known[unseen]]]
+            asked = np.concatenate([others, np.flatnonzero(strange)])
+            total[asked] += [model.logit(features[at]) for at in asked]
+            times[asked] += 1
+    mean: Matrix = total / times
+    return mean
 
 
 def folds(
