@@ -14,6 +14,7 @@ from tests.collection_support import write_files
 from tests.tiny_models import tiny_encoder
 
 from ragcli.__main__ import main
+from ragcli.widths import cells_of
 
 NOTES = {
     "zne.md": "---\nyear: 2017\nauthors: [Kristan Temme, Sergey Bravyi]\ntags: [noise, zne]\ndate: 2017-11-03\n---\n",
@@ -110,6 +111,20 @@ def test_a_bad_expression_is_shown_with_a_caret_under_the_fault(ragcli: Ragcli, 
 def test_a_bad_json_filter_is_shown_with_a_caret_too(ragcli: Ragcli) -> None:
     answer = ragcli("documents", "--filter", '{"year" 2017}')
     assert answer.err.splitlines()[1:] == ['  {"year" 2017}', "          ^"]
+
+
+@pytest.mark.parametrize("width", [60, 33])
+@pytest.mark.parametrize("wide", ["", "著者著者 = '日本' and "])
+def test_the_caret_points_at_the_fault_on_a_narrow_terminal_too(
+    ragcli: Ragcli, monkeypatch: pytest.MonkeyPatch, width: int, wide: str
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for before, after in ((20, 0), (20, 20), (0, 20)):
+        answer = ragcli("documents", "--where", "year = 1 or " * before + wide + "year = oops" + " or year = 1" * after)
+        shown, caret = answer.err.splitlines()[1:]
+        columns = "".join(letter * cells_of(letter) for letter in shown)
+        assert len(columns) <= width
+        assert columns[caret.index("^") :].startswith("oops")
 
 
 def test_control_characters_of_an_expression_do_not_reach_the_terminal(ragcli: Ragcli) -> None:

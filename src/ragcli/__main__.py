@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.silence_streams()
         code = EXIT_DONE
     except RagcliError as error:
-        terminal.note(error.sentence, error.picture)
+        terminal.note(error.sentence, error.picture_within(terminal.width_of_notes()))
         code = error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted.")

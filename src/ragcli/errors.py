@@ -32,6 +32,10 @@ class RagcliError(Exception):
         """What is wrong, without the picture."""
         return str(self)
 
+    def picture_within(self, width: int) -> tuple[str, ...]:  # noqa: ARG002
+        """The picture for a screen of so many cells."""
+        return self.picture
+
 
 class UsageError(RagcliError):
     """The call itself makes no sense: a bad option, name or combination."""
@@ -48,12 +52,17 @@ class FilterError(UsageError):
 
     def __init__(self, sentence: str, *, expression: str | None = None, at: int = 0) -> None:
         super().__init__(sentence)
+        self._expression, self._at = expression, at
         self.picture = () if expression is None else caret_lines(expression, at)
 
     @property
     def sentence(self) -> str:
         """What is wrong, without the expression."""
         return super().__str__()
+
+    def picture_within(self, width: int) -> tuple[str, ...]:
+        """The expression around the fault, and the caret, on one line each of a screen of so many cells."""
+        return () if self._expression is None else caret_lines(self._expression, self._at, width)
 
     def __str__(self) -> str:
         return "\n".join((self.sentence, *self.picture))
@@ -122,12 +131,24 @@ class MissingExtra(RagcliError, ImportError):
 _SHOWN: Final = 60
 
 
-def caret_lines(text: str, at: int) -> tuple[str, str]:
-    """The text on one line and a caret under character `at`; of a long text, what stands around it."""
-    start, stop = max(0, at - _SHOWN), at + _SHOWN
+def caret_lines(text: str, at: int, width: int | None = None) -> tuple[str, str]:
+    """The text on one line and a caret under character `at`; of a long text, what stands around it.
+
+    Neither line takes more than `width` cells: a terminal would break them, and the caret would point elsewhere.
+    """
+    start, stop = max(0, at - _SHOWN), min(len(text), at + _SHOWN)
     # Whatever moves the cursor would move the caret away from the fault.
-    line = "".join(character if character.isprintable() else " " for character in text[start:stop])
-    before = "… " if start else ""
-    after = " …" if stop < len(text) else ""
-    column = len(before) + sum(map(cells_of, line[: at - start]))
-    return f"  {before}{line}{after}", "  " + " " * column + "^"
+    line = [character if character.isprintable() else " " for character in text[start:stop]]
+    cells = [cells_of(character) for character in line]
+    before, after = cells[: at - start], cells[at - start :]
+    if width is not None:
+        while len(line) > 1 and 2 + 2 * (start > 0) + sum(before + after) + 2 * (stop < len(text)) > width:
+            if sum(before) > sum(after) or len(after) < 2:
+                start += 1
+                del before[0], line[0]
+            else:
+                stop -= 1
+                del after[-1], line[-1]
+    opening = "… " if start else ""
+    closing = " …" if stop < len(text) else ""
+    return f"  {opening}{''.join(line)}{closing}", "  " + " " * (len(opening) + sum(before)) + "^"

@@ -126,6 +126,16 @@ def _width() -> int:
     return max(shutil.get_terminal_size((80, 24)).columns, 20)
 
 
+def width_of_notes() -> int:
+    """Cells of the screen behind stderr, which is a terminal also where stdout is a pipe."""
+    import contextlib
+
+    with contextlib.suppress(OSError, ValueError):
+        if not os.environ.get("COLUMNS"):
+            return max(os.get_terminal_size(sys.stderr.fileno()).columns, 20)
+    return _width()
+
+
 def write(text: str) -> None:
     """Write data to stdout. Raises OutputClosedError when nobody reads it any more."""
     try:
