@@ -188,6 +188,8 @@ def test_any_text_is_a_filter_or_an_error_that_points_into_it(text: str) -> None
         ("a matches '('", "this is no regular expression", "'('"),
         ("a < true", "not before or after anything", "true"),
         ("a = 1 && b = 2", "'&' means nothing here; write `and`", "&& b"),
+        ("a = “x”", "'“' means nothing here; write `\"`", "“x”"),
+        ("a ≥ 3", "'≥' means nothing here; write `>=`", "≥ 3"),
         ("a = 1e999", "no numbers that large", "1e999"),
         ("`` = 1", "the key between the backticks is empty", "``"),
     ],
@@ -199,6 +201,11 @@ def test_a_mistake_is_shown_with_a_caret_under_it(text: str, said: str, fault: s
     assert said in sentence
     assert shown == f"  {text}"
     assert shown[caret.index("^") :].startswith(fault)
+
+
+@pytest.mark.parametrize("key", ["किताब", "หนังสือ", "e\u0301dition", "tiếng"])
+def test_a_key_in_any_script_is_a_plain_word_with_its_vowel_signs_and_accents(key: str) -> None:
+    assert parse_where(f"{key} >= 3 and not {key}") == parse_where(f"`{key}` >= 3 and not `{key}`")
 
 
 def test_the_caret_stands_under_the_fault_also_after_wide_characters_and_line_breaks() -> None:

@@ -18,12 +18,22 @@ _DATE: Final = re.compile(
     r"\d{4}-\d{2}(?:-\d{2}(?:T\d{2}:\d{2}(?::\d{2}(?:\.\d+)?)?(?:Z|[+-]\d{2}(?::?\d{2})?)?)?)?(?![\w:.-])", re.ASCII
 )
 _NUMBER: Final = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?(?![\w.])", re.ASCII)
-_WORD: Final = re.compile(r"[^\W\d]\w*")
+_WORD: Final = re.compile(r"[^\W\d]")
+_WORD_PART: Final = re.compile(r"\w+")
 _SIGN: Final = re.compile(r"!=|<=|>=|==|[=<>~()\[\],]")
 _OTHER_WORD: Final = re.compile(r"[\w.:+-]+")
 _JOINED: Final = re.compile(r"[.\-][\w.\-]*\w")
 _ESCAPED: Final = re.compile(r"\\([\\\"'`])")
-_INSTEAD: Final = {"&": "and", "|": "or", "!": "not", "<>": "!="}
+_INSTEAD: Final = {
+    "&": "and",
+    "|": "or",
+    "!": "not",
+    "≥": ">=",
+    "≤": "<=",
+    "≠": "!=",
+    **dict.fromkeys("“”„«»", '"'),
+    **dict.fromkeys("‘’‚", "'"),
+}
 _LONGEST_NUMBER: Final = 300
 
 
@@ -54,8 +64,8 @@ def _token(expression: str, at: int) -> tuple[Token, int]:
     first = expression[at]
     if first in "\"'`":
         return _quoted(expression, at)
-    if word := _WORD.match(expression, at):
-        return _word(expression, word)
+    if _WORD.match(expression, at):
+        return _word(expression, at, _word_end(expression, at))
     if found := _DATE.match(expression, at):
         period = read_period(found.group())
         if period is None:
@@ -72,15 +82,29 @@ def _token(expression: str, at: int) -> tuple[Token, int]:
     raise _wrong(f"'{first}' means nothing here" + (f"; write `{hint}`" if hint else ""), expression, at)
 
 
-def _word(expression: str, word: re.Match[str]) -> tuple[Token, int]:
-    text, at = word.group(), word.start()
-    if joined := _JOINED.match(expression, word.end()):
+def _word_end(expression: str, at: int) -> int:
+    """Where the word that begins there ends; signs of vowels, tones and accents are part of it."""
+    import unicodedata
+
+    while at < len(expression):
+        if rest := _WORD_PART.match(expression, at):
+            at = rest.end()
+        elif unicodedata.category(expression[at]).startswith("M"):
+            at += 1
+        else:
+            break
+    return at
+
+
+def _word(expression: str, at: int, stop: int) -> tuple[Token, int]:
+    text = expression[at:stop]
+    if joined := _JOINED.match(expression, stop):
         raise _wrong(
             f"a key with such signs in it stands in backticks: `{text}{joined.group()}`", expression, joined.start()
         )
     if text.lower() in KEYWORDS:
-        return Token("keyword", text.lower(), at), word.end()
-    return Token("key", text, at), word.end()
+        return Token("keyword", text.lower(), at), stop
+    return Token("key", text, at), stop
 
 
 def _number(expression: str, found: re.Match[str]) -> tuple[Token, int]:
