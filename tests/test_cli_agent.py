@@ -173,6 +173,22 @@ def test_a_model_that_fails_costs_no_result_and_is_told_once_for_each_role(ragcl
         assert given.err.count(told) == 1
 
 
+@pytest.mark.parametrize(
+    "fault", [Fault("hang"), Fault(status=503, headers={"Retry-After": "3600"}), Fault(status=401)], ids=repr
+)
+def test_a_model_that_is_away_is_waited_for_once_and_not_for_every_role_and_round(
+    ragcli: Ragcli, tmp_path: Path, fault: Fault
+) -> None:
+    config = tmp_path / "slow.toml"
+    config.write_text("[llm]\ntimeout = 0.5\n")
+    with llm_server(fault) as server:
+        given = ragcli("--config", str(config), "ask", QUESTION, "--agent", "--preset", "strict", "--json", *at(server))
+        assert len(server.requests) == 1
+    assert given.json["evidence"]
+    for told in ("not taken apart", "as it is", "could not judge"):
+        assert given.err.count(told) == 1
+
+
 def test_a_budget_of_calls_is_kept(ragcli: Ragcli) -> None:
     with llm_server(respond) as server:
         given = ragcli("ask", QUESTION, "--agent", "--json", "--max-llm-calls", "1", *at(server))

@@ -118,6 +118,10 @@ class LanguageModelError(RagcliError):
     exit_code = EXIT_NO_MODEL
 
 
+class LanguageModelAway(LanguageModelError):
+    """A language model is not there for now: unreachable, too slow, or it refuses. Another question would not help."""
+
+
 class RerankerUnavailable(ModelUnavailable):
     """A reranker elsewhere gave no scores. A search goes on without it."""
 

@@ -11,6 +11,7 @@ from ragcli.agent.gated import gate_evaluator
 from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
 from ragcli.agent.loop import SingleContextAgent, make_search_agent
 from ragcli.agent.merging import score_reranker
+from ragcli.agent.patience import GivenUpWhenAway
 from ragcli.agent.roles import Evaluator
 from ragcli.agent.sources import CollectionRetriever, joined, pooled
 from ragcli.agent.values import Budget, Judgement, Result, SubTask
@@ -54,6 +55,7 @@ def standard_agent(
             reranker=score_reranker,
             budget=budget,
         )
+    model = GivenUpWhenAway(model)
     evaluator = make_llm_evaluator(
         model=model,
         select_strategy="top_k",

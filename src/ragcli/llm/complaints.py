@@ -35,6 +35,15 @@ def retry_after(error: Exception) -> float | None:
     return _seconds(error.response.headers.get("retry-after", ""))
 
 
+def away(error: Exception) -> bool:
+    """Is it the server that failed, so that it would fail another question for now, and not the question?"""
+    import openai
+
+    if isinstance(error, openai.APIStatusError):
+        return retry_after(error) is not None or error.status_code in (401, 403, 404, 429)
+    return isinstance(error, openai.APIConnectionError)
+
+
 def backoff(retries: int) -> float:
     """Seconds before the n-th retry where the server names none: doubling, and by chance a little more."""
     wait: float = min(_FIRST_WAIT * 2.0 ** (retries - 1), _LONGEST_WAIT)

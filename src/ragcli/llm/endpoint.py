@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.errors import LanguageModelError
-from ragcli.llm.complaints import backoff, complaint, in_other_words, retry_after
+from ragcli.errors import LanguageModelAway, LanguageModelError
+from ragcli.llm.complaints import away, backoff, complaint, in_other_words, retry_after
 from ragcli.llm.streaming import Reply, Thoughtless, collect, counted
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Endpoint:
     def ask(self, request: Request, on_text: Callable[[str], None] | None = None) -> Reply:
         """The whole answer; its parts go to `on_text` as they come, in the thread of the caller.
 
-        Raises LanguageModelError when there is none within the time limit.
+        Raises LanguageModelError when there is none, LanguageModelAway where it is of no use to ask something else.
         """
         client = self._opened()
         deadline = time.monotonic() + self._settings.timeout
@@ -89,7 +89,7 @@ class Endpoint:
                     self._notify(event.text)
         except Empty:
             self._drop()
-            raise self._failed(f"it took longer than {self._settings.timeout:g} s") from None
+            raise self._failed(f"it took longer than {self._settings.timeout:g} s", LanguageModelAway) from None
         except LanguageModelError:
             raise
         except BaseException:
@@ -103,7 +103,8 @@ class Endpoint:
         try:
             events.put(self._asked(client, request, stream, deadline, events))
         except Exception as error:
-            events.put(self._failed(complaint(error, self._key())))
+            kind = LanguageModelAway if away(error) else LanguageModelError
+            events.put(self._failed(complaint(error, self._key()), kind))
 
     def _asked(
         self, client: openai.OpenAI, request: Request, stream: bool, deadline: float, events: SimpleQueue[_Event]
@@ -165,7 +166,9 @@ class Endpoint:
         if self._client is None:
             key = self._key()
             if self._settings.api_key_env and not key:
-                raise self._failed(f"the environment variable {self._settings.api_key_env} holds no key")
+                raise self._failed(
+                    f"the environment variable {self._settings.api_key_env} holds no key", LanguageModelAway
+                )
             self._client = _client(self._settings.base_url, key)
             # All libraries are loaded now, so that loading them is not counted as waiting for the server.
             import stamina
@@ -187,8 +190,8 @@ class Endpoint:
     def _who(self) -> str:
         return f"The language model {self._settings.model} at {self._settings.host}"
 
-    def _failed(self, why: str) -> LanguageModelError:
-        return LanguageModelError(f"{self._who()} gave no answer: {why}.")
+    def _failed(self, why: str, kind: type[LanguageModelError] = LanguageModelError) -> LanguageModelError:
+        return kind(f"{self._who()} gave no answer: {why}.")
 
 
 class _Told:
