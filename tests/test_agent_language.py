@@ -67,6 +67,12 @@ class TestFormulator:
         assert queries == [LowLevelQuery("notes", query, {"top": 3}) for query in wanted]
         assert TASK.goal in server.prompts[0]
 
+    def test_half_a_character_in_a_query_is_shown_as_none_and_can_be_sent_on(self) -> None:
+        with llm_server(r'{"queries": ["\ud800 dense"]}') as server:
+            formulate = make_llm_formulator(model=model_at(server))
+            queries = [each.query for each in formulate(SubTask("goal", ("notes",)), "notes")]
+        assert queries == ["goal", "\ufffd dense"]
+
     def test_it_is_asked_once_for_a_goal_and_not_for_each_source(self) -> None:
         asked: list[str] = []
 
@@ -262,6 +268,20 @@ class TestPlanner:
         with llm_server('{"tasks": [{"goal": "…", "sources": ["…"]}]}') as server:
             tasks = make_llm_planner(model=model_at(server))(Query("who elects"), self.SOURCES)
         assert tasks == single_subtask_planner(Query("who elects"), self.SOURCES)
+
+    @pytest.mark.parametrize("sources", [7, True, {"notes": 1}, [7, None]], ids=repr)
+    def test_sources_that_are_no_names_stand_for_all_of_them(self, sources: Any, told: list[str]) -> None:
+        reply = json.dumps({"tasks": [{"goal": "how Raft elects", "sources": sources}]})
+        with llm_server(reply) as server:
+            tasks = make_llm_planner(model=model_at(server), notify=told.append)(Query("q"), self.SOURCES)
+        assert tasks == [SubTask("how Raft elects", ("notes", "papers"))]
+        assert told == []
+
+    def test_a_goal_without_end_is_cut(self) -> None:
+        with llm_server(json.dumps({"tasks": [{"goal": "and on " * 5000}]})) as server:
+            (task,) = make_llm_planner(model=model_at(server))(Query("q"), self.SOURCES)
+        assert task.goal.startswith("and on and on")
+        assert len(task.goal) <= 2000
 
     def test_there_are_never_more_tasks_than_allowed(self) -> None:
         planner = make_llm_planner(plan=lambda **_: [SubTask(f"goal {n}", ("notes",)) for n in range(9)], max_tasks=2)

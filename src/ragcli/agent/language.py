@@ -22,7 +22,7 @@ from typing import Any, Final
 from ragcli.agent.configured import ConfiguredModel
 from ragcli.agent.defaults import single_subtask_planner
 from ragcli.agent.merging import rrf_reranker, with_own_scores
-from ragcli.agent.reading import Verdict, chosen_numbers, planned_tasks, verdict_of
+from ragcli.agent.reading import LONGEST_GOAL, Verdict, chosen_numbers, planned_tasks, verdict_of
 from ragcli.agent.roles import Citer, Evaluator, Formulator, Planner, Reranker, Retriever
 from ragcli.agent.selection import Selector, select
 from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask
@@ -64,7 +64,7 @@ def make_llm_formulator(
 
     def ask(goal: str) -> Sequence[str]:
         text = _ask(asked, prompt, "agent_formulate", {"goal": goal, "n": str(n)}, prompts)
-        return list(dict.fromkeys([goal, *json_strings(text, "queries")[:n]]))
+        return list(dict.fromkeys([goal, *(each[:LONGEST_GOAL] for each in json_strings(text, "queries")[:n])]))
 
     def queries_for(goal: str) -> tuple[str, ...]:
         if known and known[-1][0] == goal and time.monotonic() < known[-1][2]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from ragcli.agent.values import SubTask
 from ragcli.errors import LanguageModelError
-from ragcli.llm.replies import json_object, without_thoughts
+from ragcli.llm.replies import json_object, one_line, without_thoughts
 
 _WORD: Final = re.compile(r"\b(in|not[ -])?sufficient\b", re.IGNORECASE)
 _LABEL: Final = re.compile(
@@ -17,7 +17,9 @@ _LABEL: Final = re.compile(
     re.IGNORECASE,
 )
 _MARKS: Final = " \t-*•>`\"'“”‘’#:."
-_LONGEST_QUERY: Final = 300
+_LONGEST_REFINEMENT: Final = 300
+LONGEST_GOAL: Final = 2_000
+"""Characters of a goal, or of one put in other words: a model that goes on and on says nothing to search for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ def verdict_of(reply: str) -> Verdict:
         for candidate in (line[found.end() :], *lines[place + 1 :]):
             words = _LABEL.sub("", candidate.strip(_MARKS)).strip(_MARKS)
             if words:
-                return Verdict(sufficient=False, refinement=" ".join(words.split())[:_LONGEST_QUERY])
+                return Verdict(sufficient=False, refinement=one_line(words)[:_LONGEST_REFINEMENT])
         return Verdict(sufficient=False, refinement=None)
     shown = " ".join(reply.split())[:120] or "nothing"
     raise LanguageModelError(f"The language model was asked whether it is sufficient and wrote: {shown}")
@@ -85,9 +87,9 @@ def _parts(task: Any) -> tuple[str, list[str]]:
     if isinstance(task, SubTask):
         return task.goal, list(task.sources)
     if isinstance(task, str):
-        return " ".join(task.split()), []
+        return one_line(task)[:LONGEST_GOAL], []
     if not isinstance(task, Mapping) or not isinstance(task.get("goal"), str):
         return "", []
-    wanted = task.get("sources") or []
-    wanted = [wanted] if isinstance(wanted, str) else wanted
-    return " ".join(task["goal"].split()), [name for name in wanted if isinstance(name, str)]
+    wanted = task.get("sources")
+    named = wanted if isinstance(wanted, list | tuple) else [wanted]
+    return one_line(task["goal"])[:LONGEST_GOAL], [name for name in named if isinstance(name, str)]

@@ -23,6 +23,11 @@ def without_thoughts(text: str) -> str:
     return _THOUGHTS.sub("", text, count=1).strip()
 
 
+def one_line(text: str) -> str:
+    """What a model wrote as one line that can be sent, stored and shown: JSON lets it say halves of characters."""
+    return " ".join(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").split())
+
+
 def json_object(text: str) -> dict[str, Any]:
     """The first JSON object in a reply. Raises LanguageModelError when there is none."""
     for value in _values(text, "{"):
@@ -42,9 +47,7 @@ def json_strings(text: str, key: str) -> list[str]:
             if isinstance(listed, str):
                 listed = [listed]
             if isinstance(listed, list):
-                texts = [
-                    " ".join(each.split()) for each in listed if isinstance(each, str) and any(map(str.isalnum, each))
-                ]
+                texts = [one_line(each) for each in listed if isinstance(each, str) and any(map(str.isalnum, each))]
                 if texts:
                     return texts
     raise LanguageModelError(f'The language model was asked for a list of "{key}" and wrote: {_shown(text)}')
