@@ -196,6 +196,31 @@ def test_a_sidecar_that_cannot_be_read_is_told_and_changes_nothing(
     assert said_of(collection, "a.md")["topic"] == "noise"
 
 
+@pytest.mark.parametrize(("name", "digits"), [("a.md.meta.json", '{"n": %s}'), ("a.md.meta.toml", "n = %s")])
+def test_a_number_too_long_is_told_without_pythons_own_words(
+    collection: Collection, tmp_path: Path, name: str, digits: str
+) -> None:
+    folder = write_files(tmp_path / "in", {"a.md": NOTE, name: digits % ("9" * 5000)})
+    (warning,) = take_in(collection, folder).warnings
+    assert "it has a number that is too long" in warning.reason
+    assert "set_int_max_str_digits" not in warning.reason
+
+
+def test_lists_and_sets_in_front_matter_and_sidecars_are_lists_of_texts_as_written(
+    collection: Collection, tmp_path: Path
+) -> None:
+    front = "---\nflags: [true, no, 3, x]\nwords: !!set {beta, alpha, gamma}\ndeep: [{in: !!set {b, a}}]\n---\n"
+    sidecar = json.dumps({"more": [True, 2024, "x"], "": "nameless", "  ": "blank"})
+    folder = write_files(tmp_path / "in", {"a.md": front + "# A\n\nText.\n", "a.md.meta.json": sidecar})
+    take_in(collection, folder)
+    said = said_of(collection, "a.md")
+    assert said["flags"] == ["true", "false", "3", "x"]
+    assert said["words"] == ["alpha", "beta", "gamma"]
+    assert said["deep"] == '[{"in": ["a", "b"]}]'
+    assert said["more"] == ["true", "2024", "x"]
+    assert "" not in said, "a key without a name could be asked for by nobody"
+
+
 def test_a_sidecar_alone_is_no_document_and_a_link_is_no_sidecar(collection: Collection, tmp_path: Path) -> None:
     folder = write_files(tmp_path / "in", {"a.md": NOTE, "gone.pdf.meta.json": "{}", ".hidden.meta.toml": ""})
     write_files(tmp_path / "elsewhere", {"secret.toml": "password = 'x'"})

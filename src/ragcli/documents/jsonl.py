@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ragcli.documents.characters import plain
 from ragcli.documents.limits import within_limits
-from ragcli.documents.metadata import typed_metadata
+from ragcli.documents.metadata import typed_metadata, unreadable
 from ragcli.errors import DocumentError
 from ragcli.records import Document, Failure, MetadataValue
 
@@ -44,7 +44,7 @@ def _document(line: bytes, name: str, number: int) -> Document | Failure:
     except UnicodeDecodeError as error:
         return Failure(where, f"{name}, line {number}: byte {error.start + 1} is not UTF-8.")
     except (ValueError, RecursionError) as error:
-        return Failure(where, f"{name}, line {number} cannot be read as JSON: {_short(error)}.")
+        return Failure(where, f"{name}, line {number} cannot be read as JSON: {unreadable(error)}.")
     if not isinstance(record, dict):
         return Failure(where, f"{name}, line {number} is not a JSON object.")
     text, title = record.get("text"), record.get("title")
@@ -88,11 +88,3 @@ def _metadata(record: Mapping[str, object]) -> Mapping[str, MetadataValue]:
         fields["metadata"] = inner
     fields.update({key: value for key, value in record.items() if key not in _OWN})
     return typed_metadata(fields)
-
-
-def _short(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "it is nested too deeply"
-    if "set_int_max_str_digits" in str(error):
-        return "it has a number that is too long"
-    return " ".join(str(error).split())[:120] or type(error).__name__

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ragcli.documents.characters import plain
-from ragcli.documents.metadata import one_line, typed_metadata
+from ragcli.documents.metadata import one_line, typed_metadata, unreadable
 from ragcli.documents.options import called
 from ragcli.documents.plain import decoded, emptiness
 from ragcli.records import Document, Heading
@@ -56,7 +56,7 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
         try:
             front = yaml.safe_load(found.group(1)) or {}
         except Exception as error:  # PyYAML raises whatever Python does about a date, a number or a set that is none
-            return {}, text, (f"front matter is not YAML: {one_line(error)[:120] or type(error).__name__}",)
+            return {}, text, (f"front matter is not YAML: {unreadable(error)}",)
         if not _fits(front):
             return {}, text, (f"front matter refers to itself so often that it has over {_MOST_FRONT:,} characters",)
         if isinstance(front, Mapping):
@@ -72,7 +72,7 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
             ValueError,
             RecursionError,
         ) as error:  # of a number that is too long, a ValueError that is no TOML error
-            return {}, text, (f"front matter is not TOML: {one_line(error)[:120] or type(error).__name__}",)
+            return {}, text, (f"front matter is not TOML: {unreadable(error)}",)
     return {}, text, ()
 
 

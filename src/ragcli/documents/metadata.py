@@ -44,7 +44,7 @@ def typed_metadata(given: Mapping[str, object]) -> dict[str, MetadataValue]:
     for key, value in given.items():
         own = one_line(key)[:_LONGEST_KEY]
         name = own.lower()
-        if name == "title" or value is None:
+        if name in ("", "title") or value is None:
             continue
         if name in LISTS:
             one = LISTS[name]
@@ -77,10 +77,12 @@ def metadata_value(value: object, *, dated: bool = True) -> MetadataValue | None
         return _date(value)
     if isinstance(value, dt.time):
         return value.isoformat()
+    if isinstance(value, set | frozenset):  # YAML has them; a set of texts has another order in every process
+        value = sorted(value, key=one_line)
     if isinstance(value, list) and all(isinstance(item, str | int | float | dt.date) for item in value):
-        return [plain(item)[0] if isinstance(item, str) else one_line(item) for item in value[:_LONGEST_LIST]]
+        return [_item(item) for item in value[:_LONGEST_LIST]]
     try:
-        return None if value is None else plain(json.dumps(value, ensure_ascii=False, default=str))[0]
+        return None if value is None else plain(json.dumps(value, ensure_ascii=False, default=_as_json))[0]
     except (ValueError, RecursionError, TypeError):
         return None
 
@@ -122,12 +124,32 @@ def described(given: Mapping[str, object]) -> dict[str, MetadataValue | None]:
     return out
 
 
+def unreadable(error: Exception) -> str:
+    """What is wrong with text that is no YAML, TOML or JSON, for a person: nothing about Python's own limits."""
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    if "set_int_max_str_digits" in str(error):
+        return "it has a number that is too long"
+    return one_line(error)[:120] or type(error).__name__
+
+
 def one_line(value: object) -> str:
     """A value as one line of text; nothing for a number of thousands of digits, which Python doesn't write out."""
     try:
         return " ".join(plain(str(value))[0].split())
     except (ValueError, RecursionError):
         return ""
+
+
+def _as_json(value: object) -> object:
+    return sorted(map(one_line, value)) if isinstance(value, set | frozenset) else str(value)
+
+
+def _item(value: object) -> str:
+    """An item of a list as its text; true and false as every way to say them writes them, and not as Python does."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return plain(value)[0] if isinstance(value, str) else one_line(value)
 
 
 def _day(value: object) -> dt.date | None:

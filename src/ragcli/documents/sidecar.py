@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from ragcli.documents.content import content_hash, open_regular
-from ragcli.documents.metadata import described
+from ragcli.documents.metadata import described, unreadable
 from ragcli.documents.options import called
 from ragcli.errors import DocumentError
 from ragcli.records import MetadataValue
@@ -66,8 +66,7 @@ def parse_sidecar(data: bytes, path: Path) -> dict[str, MetadataValue | None]:
         raise DocumentError(f"{name} is not UTF-8 text.") from error
     except (ValueError, RecursionError) as error:
         what = "TOML" if path.suffix.lower() == ".toml" else "JSON"
-        reason = " ".join(str(error).split())[:120] if isinstance(error, ValueError) else "it is nested too deeply"
-        raise DocumentError(f"{name} cannot be read as {what}: {reason}.") from error
+        raise DocumentError(f"{name} cannot be read as {what}: {unreadable(error)}.") from error
     if not isinstance(said, Mapping):
         raise DocumentError(f"{name} is not a table of keys and values.")
     for key, value in said.items():
