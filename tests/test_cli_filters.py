@@ -73,6 +73,8 @@ def found(ragcli: Ragcli, *options: str) -> dict[str, set[str]]:
         (["--since", "2018"], {"pec.md"}),
         (["--since", "2017-11-03", "--until", "2017"], {"zne.md"}),
         (["--until", "2014-06"], {"vqe.md", "plain.md"}),
+        (["--since", "2015-01-01T00:30+02:00", "--until", "2015"], {"vqe.md"}),
+        (["--since", "2014", "--until", "2013-12-31T23:30-02:00"], {"vqe.md"}),
         (["--since", "2000", "--where", "exists year"], {"zne.md", "pec.md", "vqe.md"}),
         (["--where", "not exists year"], {"plain.md"}),
         (["--where", "file like 'p%.md'"], {"pec.md", "plain.md"}),

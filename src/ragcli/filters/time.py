@@ -6,7 +6,7 @@ as soon as a part of it lies between the two, because the rest is not known.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from ragcli.errors import UsageError
 from ragcli.filters.periods import Period, read_age, read_period
@@ -41,9 +41,14 @@ def _between(key: str, first: Period | None, last: Period | None) -> Filter:
 
 def _years(first: Period | None, last: Period | None) -> Filter:
     return all_of(
-        Compare("year", ">=", int(first.text[:4])) if first else None,
-        Compare("year", "<=", int(last.text[:4])) if last else None,
+        Compare("year", ">=", _year_of(first.start)) if first else None,
+        Compare("year", "<=", _year_of(last.stop - 1)) if last else None,
     )
+
+
+def _year_of(second: int) -> int:
+    # Not as it is written: with a time zone, that may be another year's.
+    return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=second)).year
 
 
 def _read(option: str, text: str, now: datetime) -> Period:
