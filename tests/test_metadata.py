@@ -141,6 +141,26 @@ def test_a_record_keeps_what_is_said_of_its_file(collection: Collection, tmp_pat
         assert {"team": "theory", "topic": "noise"}.items() <= said_of(collection, record).items()
 
 
+@pytest.mark.parametrize(
+    ("date", "year"),
+    [
+        ("1700000000", None),
+        ("1714521600000", None),
+        ('"1700000000"', None),
+        ("20244", None),
+        ("20240501", 2024),
+        ('"20240501T120000"', 2024),
+        ('"2024/5/1"', 2024),
+        ("2024", 2024),
+    ],
+)
+def test_a_long_number_that_begins_like_a_year_names_none(
+    collection: Collection, tmp_path: Path, date: str, year: int | None
+) -> None:
+    take_in(collection, write_files(tmp_path / "in", {"c.jsonl": f'{{"id": "r", "text": "one", "date": {date}}}\n'}))
+    assert said_of(collection, "r").get("year") == year
+
+
 def test_records_from_a_stream_are_described_each_by_its_own_call(tmp_path: Path) -> None:
     from ragcli.collection import IngestOptions, ingest_jsonl
 

@@ -8,6 +8,7 @@ the commonest; it is Latin-1 with quotes and dashes where Latin-1 has nothing.
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +28,8 @@ _NO_CHARSETS = ("utf-16", "utf-32", "idna", "punycode", "raw-unicode-escape", "u
 """Codecs that no text is written in which names them in ASCII."""
 _SAMPLE = 200_000
 _WESTERN = "cp1252"
+_YEAR = re.compile(r"(\d{4})(?:(?:0[1-9]|1[0-2])(?:\d{2}(?:\d{4}|\d{6})?)?)?(?!\d)")
+"""A year, alone or followed without a sign by month, day and time."""
 _CONTROL = bytes(range(9)) + bytes(range(14, 27)) + bytes(range(28, 32))
 """Bytes that no text in a one-byte encoding has."""
 
@@ -96,12 +99,15 @@ def _guessed(data: bytes) -> str:
 
 
 def year_in(value: object) -> int | None:
-    """The year of a date as front matter and web pages write it: 2021, "2021-05-03", a date."""
+    """The year of a date as front matter and web pages write it: 2021, "2021-05-03", 20210503, a date.
+
+    A longer number that begins like a year, as seconds since 1970 do, names none.
+    """
     try:
-        digits = str(value)[:4]
+        found = _YEAR.match(str(value))
     except ValueError:  # a number of thousands of digits
         return None
-    return int(digits) if digits.isdecimal() and 1500 <= int(digits) <= 2200 else None
+    return int(found[1]) if found is not None and 1500 <= int(found[1]) <= 2200 else None
 
 
 def listed(value: object) -> list[str]:
