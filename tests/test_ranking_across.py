@@ -384,6 +384,27 @@ def test_grouped_hits_are_documents_with_their_other_passages_under_the_best(tmp
     assert max(len(hit.others) for hit in capped) == 2
 
 
+@pytest.mark.parametrize("several", [False, True])
+@pytest.mark.parametrize("pipeline", ["hybrid", "dense", "bm25", "tfidf", "classic"])
+@pytest.mark.parametrize("option", [{"group": True}, {"max_per_source": 1}, {"max_per_source": 2}], ids=str)
+def test_as_many_documents_come_as_are_asked_for_although_one_could_fill_the_pool(
+    tmp_path: Path, encoder: str, pipeline: str, option: dict[str, Any], several: bool
+) -> None:
+    long = "\n\n".join(
+        f"Leader election {n}: an election makes a leader, leader {n} of election {n}." for n in range(80)
+    )
+    others = {f"{n}.md": f"# Note {n}\n\n{prose(n)} A leader is named once, in passing." for n in range(5)}
+    notes = made(
+        tmp_path, "notes", {"long.md": long, **({} if several else others)}, encoder, chunk_size=120, overlap=0
+    )
+    asked = [notes, made(tmp_path, "more", others, encoder)] if several else [notes]
+    hits = hits_of(
+        asked, "leader election", pipeline=pipeline, top=5, pool=20, reranker="none", keep_duplicates=True, **option
+    )
+    assert len(hits) == 5
+    assert len({hit.chunk.source for hit in hits}) >= (4 if "max_per_source" in option else 5)
+
+
 # recency
 
 

@@ -8,7 +8,7 @@ compares scores and a gap would have to be guessed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,8 @@ Found = Sequence[tuple[Numbers, npt.NDArray[np.floating]]]
 """What one stage puts first in each of several collections: chunk numbers and their scores."""
 
 _ROCCHIO_CHUNKS: Final = 3
+_DEEPEST: Final = 20_000
+"""Chunks of one document, or a few, behind which no other is looked for."""
 _NAMED: Final = 20_000
 """Chunks that are looked for by their numbers, when a filter leaves no more."""
 
@@ -211,21 +213,23 @@ def fill_pool(
     question: Question,
     depth: int,
     *,
+    documents: int = 0,
     preferred: Callable[[str], float] | None = None,
 ) -> Pool:
     """The union of each stage's best `depth` over all snapshots, every candidate scored by every stage.
 
+    Where those are of fewer than so many `documents`, the best passages of the next documents are candidates too.
     Where a passage is in several collections, only that of the one that is `preferred` most is a candidate; with
     None, all of them are.
     """
     found: dict[Stage, Found] = {
-        stage: [stage_best(snapshot, stage, question, depth) for snapshot in snapshots] for stage in stages
+        stage: [_spread(snapshot, stage, question, depth, documents) for snapshot in snapshots] for stage in stages
     }
     if len(snapshots) == 1:
         return _scored(snapshots[0], 0, stages, question, [each[0][0] for each in found.values()])
     same = copies(snapshots, _doubtful(found), preferred) if preferred is not None else {}
     dropped = {place for places in same.values() for place in places}
-    rankings = [_best_of_all(each, depth, dropped) for each in found.values()]
+    rankings = [_best_of_all(snapshots, each, depth, documents, dropped) for each in found.values()]
     parts = [
         _scored(snapshot, owner, stages, question, [ranking[owner] for ranking in rankings])
         for owner, snapshot in enumerate(snapshots)
@@ -234,14 +238,50 @@ def fill_pool(
     return replace(_joined(parts, stages), copies=same)
 
 
-def _best_of_all(found: Found, depth: int, dropped: set[Place]) -> list[Numbers]:
-    """Of several collections' best those that are among the best `depth` of all, by collection."""
+def _spread(
+    snapshot: Snapshot, stage: Stage, question: Question, depth: int, documents: int
+) -> tuple[Numbers, npt.NDArray[np.floating]]:
+    """As `stage_best`, and behind that the best passage of each next document, until there are so many documents."""
+    asked = depth
+    while True:
+        numbers, scores = stage_best(snapshot, stage, question, asked)
+        if not documents:
+            return numbers, scores
+        owners = snapshot.document_numbers(numbers.tolist())
+        if len({*owners.values()}) >= documents or len(numbers) < asked or asked >= _DEEPEST:
+            kept = _spread_places([owners.get(number) for number in numbers.tolist()], depth, documents)
+            return numbers[kept], scores[kept]
+        asked *= 4
+
+
+def _spread_places(owners: Sequence[Hashable], depth: int, documents: int) -> list[int]:
+    """The first `depth` places, and of those behind them the first of each other owner, until there are so many."""
+    seen = {*owners[:depth]}
+    kept = list(range(min(depth, len(owners))))
+    for place in range(depth, len(owners)):
+        if len(seen) >= documents:
+            break
+        if owners[place] not in seen:
+            seen.add(owners[place])
+            kept.append(place)
+    return kept
+
+
+def _best_of_all(
+    snapshots: Sequence[Snapshot], found: Found, depth: int, documents: int, dropped: set[Place]
+) -> list[Numbers]:
+    """Of several collections' best those that are among the best `depth` of all, by collection, and as `_spread`."""
     owners, numbers, scores = _in_a_row(found)
     order = np.argsort(-scores, kind="stable")
     if dropped:
         places = zip(owners[order].tolist(), numbers[order].tolist(), strict=True)
         order = order[[place not in dropped for place in places]]
-    order = order[:depth]
+    if documents:
+        known = [snapshot.document_numbers(each.tolist()) for snapshot, (each, _) in zip(snapshots, found, strict=True)]
+        places = zip(owners[order].tolist(), numbers[order].tolist(), strict=True)
+        order = order[_spread_places([(owner, known[owner].get(number)) for owner, number in places], depth, documents)]
+    else:
+        order = order[:depth]
     return [numbers[order[owners[order] == owner]] for owner in range(len(found))]
 
 

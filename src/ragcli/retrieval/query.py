@@ -152,7 +152,7 @@ class Searcher:
             question.encoding = encoding
         pipeline = PIPELINES[request.pipeline]
         clock = Clock()
-        ranked = self._rank(snapshots, pipeline, request, question, clock)
+        ranked = self._rank(snapshots, pipeline, replace(request, max_per_source=None, group=False), question, clock)
         self._tell_once(clock.warnings)
         if "encoding" in vars(question):
             self._encodings[name, question.text] = question.encoding
@@ -253,7 +253,9 @@ class Searcher:
         if request.rocchio is not None and "dense" in stages:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
-            pool = fill_pool(snapshots, stages, question, depth, preferred=_preferred(request))
+            pool = fill_pool(
+                snapshots, stages, question, depth, documents=_documents(request), preferred=_preferred(request)
+            )
         scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
@@ -380,6 +382,11 @@ def _below(
             for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
                 scores[owner, number] += 1 / (RRF_K + rank)
     return sorted(scores, key=lambda place: -scores[place])
+
+
+def _documents(request: QueryRequest) -> int:
+    """How many documents the candidates must be of for `top` hits, where one document may not have them all."""
+    return request.top if request.group or request.max_per_source is not None else 0
 
 
 def _preferred(request: QueryRequest) -> Callable[[str], float] | None:
