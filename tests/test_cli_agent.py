@@ -136,6 +136,15 @@ def test_filters_hold_for_every_round(ragcli: Ragcli) -> None:
     assert "raft.md" not in brought
 
 
+def test_what_a_filter_keeps_out_is_not_told_to_the_language_model(ragcli: Ragcli) -> None:
+    with llm_server(respond) as server:
+        given = ragcli("ask", QUESTION, "--agent", "--where", 'file not in ["sketch.md", "omega.md"]', *at(server))
+        told = "\n".join(server.prompts)
+    assert "authors: Raft" in told, given.err
+    assert "Sketches" not in told
+    assert "Omega" not in told
+
+
 def test_a_question_with_two_parts_is_two_sub_tasks_without_a_model(ragcli: Ragcli) -> None:
     question = "How does cluster Zeta reach agreement, and what did Flajolet design?"
     record = ragcli("ask", question, "--agent", "--judge", "heuristic", "--json").json

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ragcli.cli.options import Surroundings
     from ragcli.cli.terminal import Screen
     from ragcli.collection import Collection
+    from ragcli.filters import Filter
     from ragcli.gate.trace import AskResult
     from ragcli.records import Hit
     from ragcli.retrieval.request import QueryRequest
@@ -94,7 +95,7 @@ def search_by_agent(
         preset=asking.preset,
         model=asking.model,
         rounds=asking.agent.rounds if asking.agent is not None else _ROUNDS,
-        descriptions=_descriptions(collections) if plans else None,
+        descriptions=_descriptions(collections, request.where) if plans else None,
         prompts=asking.prompts,
         notify=note,
     )
@@ -268,13 +269,16 @@ def _parameters(request: QueryRequest) -> dict[str, Any]:
     }
 
 
-def _descriptions(collections: Sequence[Collection]) -> dict[str, str]:
-    """A few titles out of each collection, for a language model that plans where to look."""
+def _descriptions(collections: Sequence[Collection], where: Filter | None) -> dict[str, str]:
+    """A few titles out of each collection, for a language model that plans where to look.
+
+    What the filter keeps out may be just what no model is to be told of.
+    """
     about = {}
     for collection in collections:
         with collection.snapshot() as snapshot:
             titles: list[str] = []
-            for document in snapshot.documents():
+            for document in snapshot.documents(where):
                 title = " ".join((document.title or document.source).split())
                 titles.append(title[:_LONGEST_TITLE])
                 if len(titles) > _TITLES:
