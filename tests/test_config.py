@@ -87,6 +87,16 @@ def test_without_a_file_the_built_in_values_hold(here: Path) -> None:
     assert config.collection("anything").settings == CollectionSettings()
 
 
+@pytest.mark.parametrize(
+    "key", ["a." * 300 + "a = 1", "[" + "a . " * 300 + "a]", "x = {" + "'a'.\"b\"." * 150 + "c = 1}"]
+)
+def test_a_key_of_endless_parts_is_refused_before_it_is_read(here: Path, key: str) -> None:
+    # The library that reads TOML takes the square of them, which for a megabyte is hours.
+    written(here, f"data_dir = 'x'\n{key}\n")
+    with pytest.raises(ConfigError, match=r"more than 100 parts \(at line 2\)"):
+        load_config()
+
+
 def test_the_current_folder_goes_before_the_users_and_a_named_file_before_both(here: Path, tmp_path: Path) -> None:
     import platformdirs
 

@@ -226,6 +226,15 @@ def test_a_number_too_long_is_told_without_pythons_own_words(
     assert "set_int_max_str_digits" not in warning.reason
 
 
+def test_a_key_of_endless_parts_is_refused_before_it_is_read(collection: Collection, tmp_path: Path) -> None:
+    # The library that reads TOML takes the square of them, which for a megabyte is hours.
+    endless, said = "a." * 300 + "a = 1\n", 'topic = "1.2.3"\nnote = "' + "…. " * 300 + '"\na.b.c = 1\n'
+    texts = {"a.md": NOTE, "a.md.meta.toml": endless, "b.md": NOTE + "b", "b.md.meta.toml": said}
+    (warning,) = take_in(collection, write_files(tmp_path / "in", texts)).warnings
+    assert (warning.source, "a key has more than 100 parts (at line 1)" in warning.reason.lower()) == ("a.md", True)
+    assert said_of(collection, "b.md")["topic"] == "1.2.3"
+
+
 def test_lists_and_sets_in_front_matter_and_sidecars_are_lists_of_texts_as_written(
     collection: Collection, tmp_path: Path
 ) -> None:

@@ -16,6 +16,7 @@ from ragcli.config.guards import Demand, KeyPath, demands, without
 from ragcli.config.keys import COLLECTION, SECTIONS, TOP, Key, complaint
 from ragcli.config.language import LanguageModelDefaults
 from ragcli.config.lines import line_of
+from ragcli.config.toml import parse_toml
 from ragcli.errors import ConfigError
 from ragcli.records import CollectionSettings
 
@@ -180,7 +181,7 @@ class _Reader:
         import tomllib
 
         try:
-            self.tree: Mapping[str, Any] = tomllib.loads(text)
+            self.tree: Mapping[str, Any] = parse_toml(text)
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"{file}: is not valid TOML: {error}.") from error
         except (ValueError, RecursionError) as error:

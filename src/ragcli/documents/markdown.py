@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ragcli.config.toml import parse_toml
 from ragcli.documents.characters import plain
 from ragcli.documents.metadata import one_line, typed_metadata, unreadable
 from ragcli.documents.options import called
@@ -64,10 +65,8 @@ def _front_matter(text: str) -> tuple[Mapping[str, object], str, tuple[str, ...]
         return {}, text, ()  # a rule and some text, no front matter
     found = _TOML.match(text[:_LONGEST_FRONT])
     if found is not None:
-        import tomllib
-
         try:
-            return tomllib.loads(found.group(1)), text[found.end() :], ()
+            return parse_toml(found.group(1)), text[found.end() :], ()
         except (
             ValueError,
             RecursionError,

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from ragcli.config.toml import parse_toml
 from ragcli.documents.content import content_hash, open_regular
 from ragcli.documents.metadata import described, unreadable
 from ragcli.documents.options import called
@@ -57,9 +58,7 @@ def parse_sidecar(data: bytes, path: Path) -> dict[str, MetadataValue | None]:
     name = called(path)
     try:
         if path.suffix.lower() == ".toml":
-            import tomllib
-
-            said: object = tomllib.loads(data.decode("utf-8-sig"))
+            said: object = parse_toml(data.decode("utf-8-sig"))
         else:
             said = json.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
