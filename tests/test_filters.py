@@ -292,12 +292,24 @@ def test_nesting_without_end_is_an_error() -> None:
         parse_operators(operators)
 
 
+def test_a_place_deep_in_a_filter_is_told_by_its_end() -> None:
+    deep: dict[str, object] = {"a": {"$foo": 1}}
+    for _ in range(50):
+        deep = {"$not": deep}
+    with pytest.raises(FilterError, match=r"at ….*\$not\.a\.\$foo: there is no operator \$foo") as caught:
+        parse_operators(deep)
+    assert len(str(caught.value)) < 200
+
+
 def test_json_that_is_none_is_shown_with_a_caret() -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter_json('{"year": {"$gte": 2017}')
     assert caught.value.picture == ('  {"year": {"$gte": 2017}', "  " + " " * 23 + "^")
     with pytest.raises(FilterError, match='says "a" twice'):
         parse_filter_json('{"a": 1, "a": 2}')
+    many = ",".join(f'"{n}":1' for n in range(80_000))
+    with pytest.raises(FilterError, match='says "79999" twice'):  # and not only after minutes
+        parse_filter_json(f'{{{many},"79999":2}}')
     with pytest.raises(FilterError, match="too deep"):
         parse_filter_json('{"a":' * 100_000)
     assert parse_filter_json('{"a": {"$in": [1, "x", true]}}') == OneOf("a", (1, "x", True))

@@ -28,6 +28,7 @@ _JOINING: Final[Mapping[str, Callable[..., Filter]]] = MappingProxyType(
 _OPERATORS: Final = (*_COMPARISONS, "$in", "$nin", "$exists", "$contains", "$like", "$regex", "$not")
 _MOST: Final = 10_000
 _LONGEST_JSON: Final = 1_000_000
+_LONGEST_PLACE: Final = 60
 
 
 def parse_operators(mapping: Mapping[str, Any]) -> Filter:
@@ -53,10 +54,11 @@ def parse_filter_json(text: str) -> Filter:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(key for key, _ in pairs if sum(key == other for other, _ in pairs) > 1)
-        raise FilterError(f'The filter says "{twice}" twice in one object, of which JSON keeps one; use "$and".')
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise FilterError(f'The filter says "{key}" twice in one object, of which JSON keeps one; use "$and".')
+        found[key] = value
     return found
 
 
@@ -184,5 +186,6 @@ def _kind(value: object) -> str:
 
 def _wrong(place: Place, what: str) -> FilterError:
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in place).lstrip(".")
+    path = path if len(path) <= _LONGEST_PLACE else f"…{path[-_LONGEST_PLACE:]}"
     end = "" if what.endswith("?") else "."
     return FilterError(f"The filter cannot be read{f' at {path}' if path else ''}: {what}{end}")
