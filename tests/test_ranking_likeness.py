@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.collection_support import prose, take_in, take_in_records, write_files
+from tests.pdfs import scanned
 from tests.tiny_models import tiny_encoder
 
 from ragcli.collection import Collection
@@ -93,6 +94,17 @@ def test_a_new_file_is_read_cut_and_embedded_for_it(notes: Collection, tmp_path:
     hits = like([notes], file / "draft.md")
     assert set(sources(hits)[:2]) == {"raft.md", "vote.md"}
     assert len(hits) == 4
+
+
+def test_a_file_that_cannot_be_read_is_named_once_with_what_to_do(notes: Collection, tmp_path: Path) -> None:
+    scan = scanned(tmp_path / "scan.pdf")
+    with pytest.raises(InputError) as caught:
+        like([notes], scan)
+    assert str(caught.value).startswith(f"{scan}: its one page has no text (scanned?); `ragcli ingest --ocr` reads it")
+    program = write_files(tmp_path, {"program": "MZ"}) / "program"
+    with pytest.raises(InputError) as caught:
+        like([notes], program)
+    assert str(caught.value) == f"{program}: its name has no ending, such as .pdf or .md, that says what it is."
 
 
 def test_the_same_text_under_another_name_is_no_answer(notes: Collection, tmp_path: Path, encoder: str) -> None:

@@ -233,7 +233,7 @@ def _no_text(name: str, count: int, options: ReadOptions) -> str:
     if options.ocr == "on":
         return f"{name}: {pages}, and OCR found none either."
     return (
-        f"{name}: {pages} (scanned?); read it with --ocr, which needs the extra 'ocr' "
+        f"{name}: {pages} (scanned?); `ragcli ingest --ocr` reads it, with the extra 'ocr' "
         "(pip install 'ragcli[ocr]') or the tesseract program."
     )
 

@@ -104,5 +104,7 @@ def parse(
 
         document = read_plain(data, path)
     else:
-        raise DocumentError(f"{called(path)}: files ending in {path.suffix or 'nothing'!r} are not read.")
+        if not path.suffix:
+            raise DocumentError(f"{called(path)}: its name has no ending, such as .pdf or .md, that says what it is.")
+        raise DocumentError(f"{called(path)}: files ending in {path.suffix!r} are not read.")
     return within_limits(document, called(path))

@@ -144,7 +144,7 @@ def _read(path: Path) -> Document:
     for reading in read_files([path], ReadOptions(workers=1)):
         for item in reading.items:
             if isinstance(item, Failure):
-                raise InputError(f"{item.source}: {item.reason}")
+                raise InputError(f"{path}: {item.reason.removeprefix(f'{path.name}: ')}")
             documents.append(clean_document(item))
             if len(documents) > 1:
                 raise InputError(f"{path} holds many documents; name one of them, by its id, once it is ingested.")
