@@ -384,6 +384,18 @@ def test_grouped_hits_are_documents_with_their_other_passages_under_the_best(tmp
     assert max(len(hit.others) for hit in capped) == 2
 
 
+@pytest.mark.parametrize("pipeline", ["hybrid", "dense", "bm25", "tfidf", "classic"])
+def test_many_versions_of_one_passage_do_not_keep_all_others_out(tmp_path: Path, encoder: str, pipeline: str) -> None:
+    draft = "A leader election makes a leader by a vote; the election of a leader takes a quorum. " + prose(1)
+    texts = {f"draft-{n}.md": f"{draft} Version {n}." for n in range(40)}
+    texts |= {f"other-{n}.md": f"{prose(n + 2)} A leader is named once, in passing." for n in range(6)}
+    notes = made(tmp_path, "notes", texts, encoder)
+    hits = hits_of([notes], "leader election by a quorum", pipeline=pipeline, pool=20, top=4)
+    assert len(hits) == 4
+    (versions,) = (hit for hit in hits if hit.duplicates)
+    assert len(versions.duplicates) == 39
+
+
 @pytest.mark.parametrize("several", [False, True])
 @pytest.mark.parametrize("pipeline", ["hybrid", "dense", "bm25", "tfidf", "classic"])
 @pytest.mark.parametrize("option", [{"group": True}, {"max_per_source": 1}, {"max_per_source": 2}], ids=str)

@@ -20,6 +20,7 @@ from ragcli.collection import NO_ENCODER
 from ragcli.errors import CollectionError, RerankerUnavailable, UsageError
 from ragcli.retrieval.candidates import Pool, Question, StageScores, fill_pool, moved_vector, stage_ranking
 from ragcli.retrieval.clock import Clock
+from ragcli.retrieval.depth import documents_needed, larger_pool
 from ragcli.retrieval.final import fuse
 from ragcli.retrieval.fusion import RRF_K
 from ragcli.retrieval.hits import arranged, cut_hits
@@ -114,12 +115,22 @@ class Searcher:
         pipeline = PIPELINES[request.pipeline]
         if request.weights:
             check_weights(dict(request.weights), [snapshot.collection for snapshot in self._snapshots])
-        groups = [
-            self._rank(snapshots, pipeline, request, self._question(snapshots, request), clock)
-            for snapshots in _by_encoder(self._snapshots)
-        ]
-        with clock.stage("hits", f"{request.top} asked for"):
-            hits = cut_hits(groups, request)
+        encoded: dict[str, Encoding] = {}
+        while True:
+            groups = []
+            for snapshots in _by_encoder(self._snapshots):
+                name, question = snapshots[0].settings.encoder, self._question(snapshots, request)
+                if name in encoded:
+                    question.encoding = encoded[name]
+                groups.append(self._rank(snapshots, pipeline, request, question, clock))
+                if "encoding" in vars(question):
+                    encoded[name] = question.encoding
+            with clock.stage("hits", f"{request.top} asked for"):
+                hits = cut_hits(groups, request)
+            deeper = larger_pool(request, pipeline, groups, hits)
+            if deeper is None:
+                break
+            request = replace(request, pool=deeper)
         rerankers = [group.reranker for group in groups if group.reranker]
         return QueryResult(
             hits,
@@ -254,7 +265,7 @@ class Searcher:
             question.vector = moved_vector(snapshots, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(
-                snapshots, stages, question, depth, documents=_documents(request), preferred=_preferred(request)
+                snapshots, stages, question, depth, documents=documents_needed(request), preferred=_preferred(request)
             )
         scores = dict(pool.scores)
         if reranker is not None:
@@ -382,11 +393,6 @@ def _below(
             for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
                 scores[owner, number] += 1 / (RRF_K + rank)
     return sorted(scores, key=lambda place: -scores[place])
-
-
-def _documents(request: QueryRequest) -> int:
-    """How many documents the candidates must be of for `top` hits, where one document may not have them all."""
-    return request.top if request.group or request.max_per_source is not None else 0
 
 
 def _preferred(request: QueryRequest) -> Callable[[str], float] | None:
