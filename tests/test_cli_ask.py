@@ -163,6 +163,29 @@ def test_a_model_that_fails_costs_a_warning_and_the_extract_stands_in(ragcli: Ra
     assert "“" in called.out.split("\nAnswer\n")[1]
 
 
+@pytest.mark.parametrize("said", ["[1][2]", "[1, 9]", "[9]", "- [Passage 1, Passage 2]."])
+def test_an_answer_of_citations_alone_is_none_and_the_extract_stands_in(ragcli: Ragcli, said: str) -> None:
+    with llm_server(said) as server:
+        called = ragcli("ask", KNOWN, *HEURISTIC, *llm(server))
+    assert called.code == 0
+    assert called.err == "ragcli: The language model test wrote nothing but citations.\n"
+    assert "“" in called.out.split("\nAnswer\n")[1]
+
+
+def test_a_number_alone_is_checked_like_any_sentence(ragcli: Ragcli) -> None:
+    with llm_server("4217 [1].") as server:
+        record = asked(ragcli, KNOWN, *llm(server))
+    assert record["faithfulness"]["sentences"][0]["missing"] == ["4217"]
+    assert record["verdict"] == "needs_review"
+
+
+def test_a_citation_is_known_however_it_is_written(ragcli: Ragcli) -> None:
+    with llm_server("It leaks [Passage 1, Passage 2]. It holds 【1†source】. It melts 【7†source】.") as server:
+        record = asked(ragcli, KNOWN, *llm(server), "--check", "none")
+    assert record["answer"]["text"] == "It leaks [1, 2]. It holds [1]. It melts."
+    assert (record["answer"]["removed_citations"], record["answer"]["uncited"]) == (1, ["It melts."])
+
+
 def test_the_prompt_can_be_ones_own(ragcli: Ragcli, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("Say it in verse. $passages\nAsked: $question")
     with llm_server("So [1].") as server:

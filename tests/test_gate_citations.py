@@ -18,6 +18,11 @@ from ragcli.gate.citations import CitationFilter, checked_citations, cited_sente
         ("It is so [Passage 2][source 3].", "It is so [2][3].", 0),
         ("It is so 【1】 and [^2].", "It is so [1] and [2].", 0),
         ("From [0] to [1-99999].", "From to [1, 2, 3].", 2),
+        ("It is so [Passage 1, Passage 2] or [Source 3; #7].", "It is so [1, 2] or [3].", 1),
+        ("It is so [1, p. 3], [2, pp. 4-5, 3] and [9, page 2].", "It is so [1], [2, 3] and.", 1),
+        ("It is so 【1†source】, 【7†L3-L5】 and ［2］.", "It is so [1], and [2].", 1),
+        ("It is so [99999999] and [#8].", "It is so and.", 2),
+        ("In [Table 1], [1a] and [p. 3]", "In [Table 1], [1a] and [p. 3]", 0),
         ("A list [a], an [open", "A list [a], an [open", 0),
         ("[9]", "", 1),
         ("", "", 0),
@@ -60,6 +65,14 @@ def test_headings_and_words_that_lead_to_a_list_claim_nothing() -> None:
         each.text: each.claims for each in cited_sentences("# Flow\n\nThere are two kinds:\n- One is low.\n\n---")
     }
     assert claims == {"# Flow": False, "There are two kinds:": False, "- One is low.": True, "---": False}
+
+
+@pytest.mark.parametrize(
+    ("text", "claims"),
+    [("42 [1].", True), ("42. [1]", True), ("[1][2]", False), ("- [1, 3].", False), ("2. Two", True)],
+)
+def test_a_number_alone_claims_something_and_a_citation_alone_does_not(text: str, claims: bool) -> None:
+    assert [each.claims for each in cited_sentences(text)] == [claims]
 
 
 def test_a_passages_own_references_are_not_shown_to_the_model() -> None:

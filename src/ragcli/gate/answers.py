@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragcli.errors import LanguageModelError
-from ragcli.gate.citations import CitationFilter, CitedSentence, cited_sentences, without_references
+from ragcli.gate.citations import CitationFilter, CitedSentence, cited_sentences, says_something, without_references
 
 if TYPE_CHECKING:
     from ragcli.gate.ask import Writer
@@ -98,8 +98,9 @@ def write_answer(
     if on_text is not None and parts[-1].strip():
         on_text(parts[-1].rstrip())
     written = "".join(parts).strip()
-    if not written:
-        raise LanguageModelError(f"The language model {model.name} wrote an empty answer.")
+    if not says_something(written):
+        only = "nothing but citations" if written or sieve.removed else "an empty answer"
+        raise LanguageModelError(f"The language model {model.name} wrote {only}.")
     return Answer(written, model.name, len(shown), sieve.removed, sentences=cited_sentences(written))
 
 

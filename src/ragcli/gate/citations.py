@@ -12,14 +12,19 @@ from typing import Final
 
 from ragcli.retrieval.spans import sentence_spans
 
-_CITATION: Final = re.compile(
-    r"\[\s*(?:(?:passages?|sources?|evidence|documents?|refs?\.?)\s*)?\^?(\d{1,6}(?:\s*(?:[,;–-]|and|&)\s*\d{1,6})*)\s*\]",
-    re.IGNORECASE,
+# "[Passage 2]", "[#2]", "[2, p. 3]" and "[2†L5]" mean the passage as "[2]" does.
+_ONE: Final = (
+    r"(?:(?:passages?|sources?|evidence|documents?|references?|refs?\.?)\s*:?\s*)?[#^]?\d+(?:\s*[–-]\s*\d+)?"
+    r"(?:(?:\s*,)?\s*(?:pp?\.|pages?)\s*\d+(?:\s*[–-]\s*\d+)?|†[^\[\],;]*)?"
 )
+_CITATION: Final = re.compile(rf"\[\s*({_ONE}(?:\s*(?:[,;]|and|&)\s*{_ONE})*)\s*\]", re.IGNORECASE)
+_CITED: Final = re.compile(rf"\s*(?:{_CITATION.pattern})", re.IGNORECASE)
+_WITHIN: Final = re.compile(r"(?:pp?\.|pages?)\s*\d+(?:\s*[–-]\s*\d+)?|†[^\[\],;]*", re.IGNORECASE)
 _RANGE: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
+_BRACKETS: Final = str.maketrans("【】［］", "[][]")
 _LONGEST: Final = 80
 _OWN_REFERENCE: Final = re.compile(r"\s?\[\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\]")
-_LETTER: Final = re.compile(r"[^\W\d_]")
+_SAID: Final = re.compile(r"[^\W_]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class CitedSentence:
     @property
     def claims(self) -> bool:
         """Does it say something that wants a citation? A heading, or words that lead to a list, do not."""
-        return not (self.text.startswith("#") or self.text.endswith(":") or not _LETTER.search(self.text))
+        return not (self.text.startswith("#") or self.text.endswith(":")) and says_something(self.text)
 
 
 class CitationFilter:
@@ -45,7 +50,7 @@ class CitationFilter:
 
     def feed(self, part: str) -> str:
         """What can be shown now; the beginning of what may be a citation waits for the rest of it."""
-        self._held += part.replace("【", "[").replace("】", "]")
+        self._held += part.translate(_BRACKETS)
         shown = ""
         while self._held:
             opening = self._held.find("[")
@@ -77,8 +82,7 @@ class CitationFilter:
 
     def _kept(self, listed: str) -> list[int]:
         numbers: dict[int, None] = {}
-        for first, last in _RANGE.findall(listed):
-            low, high = int(first), int(last or first)
+        for low, high in _named(listed):
             known = range(max(low, 1), min(high, self._count) + 1)
             numbers |= dict.fromkeys(known)
             # A range that reaches too far is one slip, not as many as it has numbers.
@@ -100,10 +104,25 @@ def cited_sentences(text: str) -> tuple[CitedSentence, ...]:
         sentence = text[start:end]
         numbers: dict[int, None] = {}
         for found in _CITATION.finditer(sentence):
-            for first, last in _RANGE.findall(found[1]):
-                numbers |= dict.fromkeys(range(int(first), min(int(last or first), int(first) + _LONGEST) + 1))
+            for low, high in _named(found[1]):
+                numbers |= dict.fromkeys(range(low, min(high, low + _LONGEST) + 1))
         sentences.append(CitedSentence(sentence, tuple(sorted(numbers))))
     return tuple(sentences)
+
+
+def says_something(text: str) -> bool:
+    """Are there words or numbers beside what is cited?"""
+    return _SAID.search(without_citations(text)) is not None
+
+
+def without_citations(sentence: str) -> str:
+    """A sentence without its [1] and [2, 3], on one line."""
+    return " ".join(_CITED.sub("", sentence).split())
+
+
+def _named(listed: str) -> list[tuple[int, int]]:
+    """The first and the last number of each passage or range of them in what stands between the brackets."""
+    return [(int(first), int(last or first)) for first, last in _RANGE.findall(_WITHIN.sub("", listed))]
 
 
 def without_references(passage: str) -> str:

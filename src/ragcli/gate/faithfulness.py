@@ -8,12 +8,12 @@ language model with a prompt.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from ragcli.errors import UsageError
+from ragcli.gate.citations import without_citations
 
 if TYPE_CHECKING:
     from ragcli.gate.answers import Answer
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 FaithfulnessName = Literal["semantic", "heuristic", "llm"]
 FAITHFULNESS_JUDGES: Final[tuple[FaithfulnessName, ...]] = ("semantic", "heuristic", "llm")
-
-_CITATION: Final = re.compile(r"\s*\[\s*\^?\d{1,6}(?:\s*(?:[,;–-]|and|&)\s*\d{1,6})*\s*\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +140,3 @@ def answer_faithfulness(answer: Answer, hits: Sequence[Hit], judge: Faithfulness
 def passage_of(chunk: StoredChunk) -> Passage:
     """A chunk as a passage, with its title and heading over it."""
     return Passage(chunk.text, " › ".join(part for part in (chunk.title, chunk.heading) if part))
-
-
-def without_citations(sentence: str) -> str:
-    """A sentence without its [1] and [2, 3], on one line."""
-    return " ".join(_CITATION.sub("", sentence).split())
