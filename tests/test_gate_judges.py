@@ -74,6 +74,13 @@ def test_a_question_that_the_documents_answer_scores_above_one_that_they_do_not(
     assert 0.0 <= far.score <= near.score <= 1.0
 
 
+@pytest.mark.parametrize("question", ["the of and", "a", "why?", "\u200b a", "😀😀", "What is it, and how?"])
+def test_a_question_without_a_word_that_tells_its_subject_is_not_answerable(papers: Collection, question: str) -> None:
+    decision = decide(papers, "calibrated", question, "lenient")
+    assert (decision.passed, decision.score, decision.reasons) == (False, 0.0, ("LOW_COVERAGE",))
+    assert decision.explanation == "The question has no word that says what it is about."
+
+
 def test_presets_change_the_threshold_and_nothing_else(papers: Collection) -> None:
     found = [decide(papers, "calibrated", ON_TOPIC, preset) for preset in ("strict", "balanced", "lenient")]
     assert len({each.score for each in found}) == 1

@@ -6,6 +6,7 @@ counts. The reasons for a no are the kinds of features that are furthest below t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -13,6 +14,7 @@ from ragcli.gate.calibration import Calibration, Kind, Logistic, shipped
 from ragcli.gate.explaining import explain
 from ragcli.gate.features import features_of
 from ragcli.gate.values import Decision
+from ragcli.retrieval.common_words import COMMON_WORDS
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Evidence
@@ -20,11 +22,14 @@ if TYPE_CHECKING:
     from ragcli.gate.values import Preset, Reason
 
 _MOST_REASONS: Final = 2
+_WORD: Final = re.compile(r"[^\W_]+")
 _ENDS: Final[tuple[tuple[tuple[str, ...], Reason], ...]] = (
     (("_ahead", "_ahead5", "_ahead15", "_steep", "beats"), "NO_MARGIN"),
     (("agreement", "steady", "steady_all", "steady_top"), "NO_CONSENSUS"),
     (("_top", "_above"), "LOW_TOP_SCORE"),
 )
+
+_ASKS_NOTHING: Final = "The question has no word that says what it is about."
 
 
 class CalibratedJudge:
@@ -43,6 +48,10 @@ class CalibratedJudge:
 
     def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:
         """See `Judge`."""
+        if not _asks(evidence.question):
+            # No such question was among those that the models were fitted to, and what they say of it is chance.
+            threshold = self._calibration("meanings").thresholds[preset]
+            return Decision(False, 0.0, threshold, ("LOW_COVERAGE",), _ASKS_NOTHING, {}, self.name)
         best: Decision | None = None
         for pool in evidence.pools:
             decision = self._of(pool, evidence, preset)
@@ -67,6 +76,11 @@ class CalibratedJudge:
         if kind not in self._known:
             self._known[kind] = shipped(kind)
         return self._known[kind]
+
+
+def _asks(question: str) -> bool:
+    """Is there a word in it that texts on one subject have and others have not?"""
+    return any(word not in COMMON_WORDS for word in _WORD.findall(question.lower()))
 
 
 def _reasons(calibration: Calibration, features: Mapping[str, float]) -> tuple[Reason, ...]:
