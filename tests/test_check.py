@@ -244,6 +244,7 @@ def test_the_key_configured_for_one_endpoint_is_not_sent_to_another(
         (("-", "--judge", "oracle"), "takes one of semantic, heuristic, llm"),
         (("-", "--judge", "llm"), "needs a language model"),
         (("-", "--llm-model", "m"), "is for --judge llm"),
+        (("-", "--max-llm-calls", "3"), "--max-llm-calls is for --judge llm"),
         (("-", "--judge", "llm", "--llm-model", "m"), "--llm-base-url or [llm] base_url is missing"),
         (("-", "--top", "0"), "at least 1"),
         (("-", "-c", "nowhere"), "nowhere"),
@@ -263,6 +264,30 @@ def test_a_call_that_makes_no_sense_is_told_in_a_sentence(
 )
 def test_odd_drafts_are_read(ragcli: Ragcli, draft: str) -> None:
     assert ragcli("check", "-", stdin=draft.encode("latin-1")).code in (0, 6)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
+def test_a_draft_is_read_in_whatever_encoding_it_is_written(ragcli: Ragcli, encoding: str) -> None:
+    draft = "The protocol needs a lock, says Café Müller in Zürich, and never without it."
+    called = ragcli("check", "-", "--json", stdin=draft.encode(encoding))
+    assert called.code == 6, called.err
+    assert called.json["sentences"][0]["sentence"] == draft
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n" + b"1 0 obj << >> endobj\n" * 20, "draft.md: is a PDF; check its text"),
+        (b"PK\x03\x04\x14\x00\x06\x00" * 40, "draft.md is not text"),
+    ],
+)
+def test_what_is_no_text_is_refused_and_not_found_to_be_right(
+    ragcli: Ragcli, tmp_path: Path, data: bytes, said: str
+) -> None:
+    (tmp_path / "draft.md").write_bytes(data)
+    called = ragcli("check", "draft.md")
+    assert called.code == 3
+    assert said in called.err
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,15 @@ from ragcli.cli.language import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls, ne
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import CollectionNames, Json, Surroundings
 from ragcli.cli.terminal import note, write
-from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, InputError, UsageError
+from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, DocumentError, InputError, UsageError
 
 if TYPE_CHECKING:
     from ragcli.gate.faithfulness import FaithfulnessJudge
     from ragcli.retrieval.query import Searcher
 
 _LONGEST = 4_000_000
+# Of so few bytes nobody can say that they are no text.
+_FEW = 64
 
 app = new_app()
 
@@ -73,7 +75,12 @@ def check(
         raise UsageError(f"--judge takes one of {', '.join(FAITHFULNESS_JUDGES)}, not '{chosen}'.")
     if top is not None and top < 1:
         raise UsageError(f"--top must be at least 1, not {top}.")
-    llm = {"--llm-base-url": llm_base_url, "--llm-model": llm_model, "--llm-key-env": llm_key_env}
+    llm = {
+        "--llm-base-url": llm_base_url,
+        "--llm-model": llm_model,
+        "--llm-key-env": llm_key_env,
+        "--max-llm-calls": max_llm_calls,
+    }
     if chosen != "llm" and (unused := [name for name, value in llm.items() if value is not None]):
         raise UsageError(f"{unused[0]} is for --judge llm; no language model is asked otherwise.")
     here = Surroundings(ctx)
@@ -146,4 +153,18 @@ def _text(file: str) -> str:
         raise InputError(f"{file}: cannot be read ({getattr(error, 'strerror', None) or error}).") from error
     if len(data) > _LONGEST:
         raise InputError(f"{file}: has more than {_LONGEST // 1_000_000} MB; check it in parts.")
-    return data.decode("utf-8-sig", errors="replace")
+    return _decoded(data, file)
+
+
+def _decoded(data: bytes, file: str) -> str:
+    """The draft as text; what is none would pass for a draft in which nothing is wrong."""
+    from ragcli.documents.plain import decoded
+
+    if data.startswith(b"%PDF-"):
+        raise InputError(f"{file}: is a PDF; check its text, as in `pdftotext draft.pdf - | ragcli check -`.")
+    try:
+        return decoded(data, file)
+    except DocumentError as error:
+        if len(data) < _FEW:
+            return data.decode("utf-8", errors="replace")
+        raise InputError(f"{error} A draft is text or markdown.") from error
