@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -266,6 +267,14 @@ def test_odd_drafts_are_read(ragcli: Ragcli, draft: str) -> None:
     assert ragcli("check", "-", stdin=draft.encode("latin-1")).code in (0, 6)
 
 
+@pytest.mark.parametrize("repeated", ["\\[", "[", "\\cite[", "\\begin{align}", "\\emph{", "**a ", "$x"])
+@pytest.mark.parametrize("kind", ["", "\\section{A}\n"])
+def test_brackets_that_never_close_are_read_in_no_time(kind: str, repeated: str) -> None:
+    started = time.process_time()
+    read_draft(kind + repeated * 10_000)
+    assert time.process_time() - started < 5
+
+
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "latin-1"])
 def test_a_draft_is_read_in_whatever_encoding_it_is_written(ragcli: Ragcli, encoding: str) -> None:
     draft = "The protocol needs a lock, says Café Müller in Zürich, and never without it."
@@ -301,6 +310,10 @@ def test_what_is_no_text_is_refused_and_not_found_to_be_right(
         ("It works (shor.pdf, p. 4).", ["shor.pdf"], "It works."),
         ("It grew (from 3 to 1990) there.", [], "It grew (from 3 to 1990) there."),
         ("Write to a@b.org about arXiv:1704.05333.", ["1704.05333"], "Write to a@b.org about arXiv:1704.05333."),
+        ("It works (see Fig. 2).", [], "It works."),
+        ("It works (§ 5.1 and Table 3a), cf. Shor et al. (1997).", ["Shor 1997"], "It works."),
+        ("It grew (Table 3 has 40 rows).", [], "It grew (Table 3 has 40 rows)."),
+        ("It grew (see Fig.) (A) there.", [], "It grew (A) there."),
         ("Read d01234567:7 there.", [], "Read d01234567:7 there."),
         ("Read d0123456789:7 there.", ["d0123456789:7"], "Read there."),
     ],
@@ -320,3 +333,81 @@ def test_maths_between_dollars_does_not_break_a_sentence() -> None:
         "The error of is bounded by n in every case.",
         "It costs $5 or so a month, or $7.",
     ]
+
+
+LATEX = r"""\documentclass[a4paper]{article}
+\title{A note that no passage supports}
+\begin{document}
+\section{Leaders}\label{sec:leaders}
+% Zeta needs seven locks, says this comment.
+    The protocol does \emph{not need a \textbf{lock}}~\cite{zeta}.
+Omega estimates distinct values with 2\% error \citep[p.~3]{marsh2007omega},\footnote{Or \emph{less} \cite{zeta}.}
+as Fig.~\ref{fig:one} of \"Ozg\"ur shows\ldots
+\begin{itemize}
+  \item[a)] A follower that hears nothing for 300\,ms starts an election.
+\end{itemize}
+\begin{equation} no \, passage \quad says = this \end{equation}
+\begin{table}\caption{Latency was higher in Dublin than in Seattle.}
+\begin{tabular}{ll} nothing & in here is read \\ \end{tabular}
+\end{table}
+
+\begin{thebibliography}{9}
+\bibitem{zeta}
+A.~Quist.
+\newblock The Zeta Protocol for Electing Leaders, 2014.
+\end{thebibliography}
+\end{document}
+"""
+
+
+def test_a_draft_in_latex_is_read_as_it_is_printed() -> None:
+    draft = read_draft(LATEX)
+    assert [(each.line, each.claim, [cited.name for cited in each.citations]) for each in draft.sentences] == [
+        (6, "The protocol does not need a lock.", ["zeta"]),
+        (7, "Omega estimates distinct values with 2% error, as Fig. of Özgür shows…", ["marsh2007omega"]),
+        (10, "A follower that hears nothing for 300 ms starts an election.", []),
+        (13, "Latency was higher in Dublin than in Seattle.", []),
+    ]
+    assert draft.references == {"zeta": "A. Quist. The Zeta Protocol for Electing Leaders, 2014."}
+
+
+def test_markdown_with_some_latex_in_it_is_read_as_markdown() -> None:
+    draft = read_draft(
+        "# Costs\n\n\\begin{itemize}\n\nIt fell by 50% in all of the cases.\n\n    code is not read here\n"
+    )
+    assert [each.claim for each in draft.sentences] == ["It fell by 50% in all of the cases."]
+
+
+def test_what_a_draft_in_latex_says_is_held_against_what_it_cites(ragcli: Ragcli) -> None:
+    found = checked(ragcli, LATEX.replace("300", "400"), "--judge", "heuristic")
+    assert [each["citations"] for each in found["sentences"][:2]] == [["[zeta]"], ["[marsh2007omega]"]]
+    assert [each["passage"]["source"].rpartition("/")[2] for each in found["sentences"][:2]] == [
+        "zeta.md",
+        "marsh2007omega.md",
+    ]
+    assert checked(ragcli, LATEX.replace("300", "400"))["sentences"][2]["missing"] == ["400 ms"]
+
+
+def test_what_pandoc_escapes_is_read_as_it_was_meant() -> None:
+    draft = read_draft("Zeta\\'s cost fell by 40\\% \\[1, 2\\].\n\n\\[x^2 = y\\]\n\nIt takes 64\\ MB of a \\$5 disk.\n")
+    assert [each.claim for each in draft.sentences] == ["Zeta's cost fell by 40%.", "It takes 64 MB of a $5 disk."]
+    assert [cited.name for cited in draft.sentences[0].citations] == ["1", "2"]
+
+
+@pytest.mark.parametrize("heading", ["## References\n\n", "References\n\n"])
+def test_an_entry_of_the_references_may_take_several_lines(heading: str) -> None:
+    entries = (
+        "[1] A. Quist and B. Lind.\n    The Zeta Protocol for Electing Leaders.\n[2] C. Marsh.\nOmega Counts, 2007."
+    )
+    draft = read_draft(f"Zeta needs no lock at all [1].\n\n{heading}{entries}\n")
+    assert [each.claim for each in draft.sentences] == ["Zeta needs no lock at all."]
+    assert draft.references == {
+        "1": "A. Quist and B. Lind. The Zeta Protocol for Electing Leaders.",
+        "2": "C. Marsh. Omega Counts, 2007.",
+    }
+
+
+def test_a_line_that_begins_with_what_it_cites_is_no_entry_of_the_references() -> None:
+    draft = read_draft("The timers are as told in\n[1] and the protocol needs no lock.\n\n[2] shows that it needs one.")
+    assert [each.line for each in draft.sentences] == [1, 4]
+    assert draft.references == {}

@@ -36,7 +36,9 @@ app = new_app()
 )
 def check(
     ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="The text, markdown or plain; - reads it from stdin.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The text: markdown, LaTeX or plain; - reads it from stdin.")
+    ],
     collection: CollectionNames = None,
     judge: Annotated[
         str | None,
@@ -64,9 +66,9 @@ def check(
 ) -> int:
     """Check what a text claims, sentence by sentence, against your documents.
 
-    A sentence is held against the documents that it cites: by [1] with a list of references, [@key], (Author 2017),
-    a file's name or a DOI. One that cites nothing here is held against the passages that a search finds. The exit
-    code is 6 when a sentence is not supported. Filters hold for the search, not for what is cited.
+    A sentence is held against the documents that it cites: by [1] with a list of references, [@key], \\cite{key},
+    (Author 2017), a file's name or a DOI. One that cites nothing here is held against the passages that a search
+    finds. The exit code is 6 when a sentence is not supported. Filters hold for the search, not for what is cited.
     """
     from ragcli.gate.faithfulness import FAITHFULNESS_JUDGES
 
@@ -167,4 +169,4 @@ def _decoded(data: bytes, file: str) -> str:
     except DocumentError as error:
         if len(data) < _FEW:
             return data.decode("utf-8", errors="replace")
-        raise InputError(f"{error} A draft is text or markdown.") from error
+        raise InputError(f"{error} A draft is markdown, LaTeX or plain text.") from error

@@ -18,7 +18,7 @@ _FOOTNOTE: Final = re.compile(r"\[\^([\w:.+-]{1,60})\]")
 _RANGE: Final = re.compile(r"(\d+)(?:\s*[–-]\s*(\d+))?")
 _BRACKETED_KEYS: Final = re.compile(r"\[[^\[\]]*(?<![\w.])-?@[^\[\]]*\]")
 _KEY: Final = re.compile(r"(?<![\w.])-?@([^\W_](?:[\w:.#$%&+?<>~/-]*\w)?)")
-_LATEX: Final = re.compile(r"~?\\(?:[a-zA-Z]*cite[a-zA-Z]*)\*?(?:\[[^\]]*\])*\{([^}]+)\}")
+_LATEX: Final = re.compile(r"~?\\[a-zA-Z]{0,20}cite[a-zA-Z]{0,20}\*?(?:\[[^\]]{0,200}\]){0,2}\{([^}]{1,2000})\}")
 _IN_PARENTHESES: Final = re.compile(rf"\s*[(\[]([^()\[\]]*\b{_YEAR}[a-z]?\b[^()\[\]]*)[)\]]")
 _NAME: Final = r"[A-ZÀ-ÖØ-Þ][^\W\d_]*(?:['’-][^\W\d_]+)*"
 _AUTHORED: Final = re.compile(
@@ -27,6 +27,17 @@ _AUTHORED: Final = re.compile(
 )
 _TEXTUAL: Final = re.compile(
     rf"\b({_NAME})(?:\s+et\s+al\.?|\s+(?:and|&)\s+{_NAME})?(?:['’]s)?\s+[(\[]({_YEAR})[a-z]?(?:,[^)\]]*)?[)\]]"
+)
+_REFERRED: Final = re.compile(rf",?\s+(?:cf\.|see(?:\s+also)?|e\.g\.,?)\s+{_TEXTUAL.pattern}")
+_PART: Final = (
+    r"(?:§{1,2}|(?:Fig(?:ure)?s?|Tab(?:le)?s?|Sec(?:t|tion)?s?|Eqs?|Equations?|App(?:endix)?|Chap(?:ter)?s?|"
+    r"Algorithms?|Listings?|Theorems?|Lemmas?)\b\.?)"
+)
+_NUMBERED: Final = r"(?:[A-Z]?\d+(?:\.\d+)*[a-z]?|[A-Z])\b"
+_OWN_PART: Final = re.compile(
+    rf"\s*\(\s*(?:(?:see|cf\.|also|e\.g\.,?)\s+)*{_PART}(?:\s*{_NUMBERED})?"
+    rf"(?:\s*(?:[,;–-]|and|&)\s*(?:{_PART}\s*)?(?:{_NUMBERED})?)*\s*\)",
+    re.IGNORECASE,
 )
 _FILE: Final = re.compile(
     r"(?:\s*[(\[])?(?<![\w/])((?:[\w.~-]+/)*[\w.~+-]+\.(?:pdf|md|markdown|txt|rst|html?|jsonl|tex))(?![\w/])"
@@ -66,8 +77,11 @@ def citations_of(sentence: str) -> tuple[Citation, ...]:
 
 
 def without_citing(sentence: str) -> str:
-    """The sentence as a claim: citations in brackets gone, and of "Shor (1997) showed" the year."""
-    text = _TEXTUAL.sub(lambda found: found[1], sentence)
+    """The sentence as a claim: citations in brackets gone, and of "Shor (1997) showed" the year.
+
+    Where the draft points to a part of itself, as in "(see Fig. 2)", is no part of the claim either.
+    """
+    text = _TEXTUAL.sub(lambda found: found[1], _REFERRED.sub("", _OWN_PART.sub("", sentence)))
     for pattern in (_LABEL, _FOOTNOTE, _BRACKETED_KEYS, _LATEX, _CHUNK, _IDENTIFIED):
         text = pattern.sub("", text)
     text = _FILE.sub(lambda found: "" if found[0].lstrip()[:1] in "([" else found[1], text)

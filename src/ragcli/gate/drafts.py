@@ -1,8 +1,8 @@
 """The sentences of a draft that claim something, each with what it cites.
 
-A draft is markdown or plain text. Paragraphs, list items and quotations are read; headings, code, tables, HTML and
-displayed maths are not, and neither are questions, scraps of three words, and the list of references itself, whose
-entries say what [1] stands for.
+A draft is markdown, plain text or LaTeX. Paragraphs, list items and quotations are read; headings, code, tables, HTML
+and displayed maths are not, and neither are questions, scraps of three words, and the list of references itself,
+whose entries say what [1] stands for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.gate.citing import Citation, citations_of, without_citing
+from ragcli.gate.latex import as_markdown, is_latex
 from ragcli.retrieval.spans import sentence_spans
 
 if TYPE_CHECKING:
@@ -29,15 +30,20 @@ _REFERENCES: Final = re.compile(
 _ENTRY: Final = re.compile(r"\s*(?:[-*]\s+)?(?:\[\^?([\w:.+-]{1,60})\]:?|(\d{1,3})[.)])\s+(\S.*)")
 _LABELLED: Final = re.compile(r"\s*\[\^?([\w:.+-]{1,60})\]:\s*(\S.*)")
 _LISTED: Final = re.compile(r"\s*\[(\d{1,3})\]\s+(\S.*)")
-_DISPLAYED: Final = re.compile(r"\$\$.*?\$\$|\\\[.*?\\\]|\\begin\{(equation|align)\*?\}.*?\\end\{\1\*?\}", re.DOTALL)
+_DISPLAYED: Final = re.compile(
+    r"\$\$.*?\$\$|\\\[(?:(?!\\\[).)*?\\\]|\\begin\{(equation|align)(\*?)\}(?:(?!\\begin\{\1).)*?\\end\{\1\2\}",
+    re.DOTALL,
+)
 _INLINE_MATHS: Final = re.compile(r"(?<![\\$\w])\$(?!\s)([^$\n]{1,200}?)(?<!\s)\$(?![\w$])|\\\((.{1,200}?)\\\)")
 _MATHS: Final = re.compile(r"[\\^_={}]")
-_IMAGE: Final = re.compile(r"!\[[^\]\n]*\]\([^)\n]*\)")
-_LINK: Final = re.compile(r"\[([^\]\n]+)\]\(<?([^)\s]*)>?(?:\s+\"[^\"\n]*\")?\)")
+_ESCAPED_BRACKET: Final = re.compile(r"\\([\[\]])")
+_ESCAPED: Final = re.compile(r"\\([!-/:-@\[-`{-~ ])")
+_IMAGE: Final = re.compile(r"!\[[^\]\n]{0,1000}\]\([^)\n]*\)")
+_LINK: Final = re.compile(r"\[([^\[\]\n]{1,1000})\]\(<?([^)\s]*)>?(?:\s+\"[^\"\n]*\")?\)")
 _TAG: Final = re.compile(r"</?[A-Za-z][^>\n]*>|<!--.*?-->", re.DOTALL)
 _CODE: Final = re.compile(r"`+([^`\n]*)`+")
 _EMPHASIS: Final = re.compile(
-    r"(?<![\w*])(\*{1,3}|~~)(?=\S)(.+?)(?<=\S)\1(?![\w*])|(?<!\w)(_{1,3})(?=\S)(.+?)(?<=\S)\3(?!\w)"
+    r"(?<![\w*])(\*{1,3}|~~)(?=\S)(.{1,1000}?)(?<=\S)\1(?![\w*])|(?<!\w)(_{1,3})(?=\S)(.{1,1000}?)(?<=\S)\3(?!\w)"
 )
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
@@ -65,8 +71,10 @@ def read_draft(text: str) -> Draft:
     from markdown_it import MarkdownIt
 
     text = text.replace("\r\n", "\n").replace("\r", "\n")
+    if is_latex(text):
+        text = as_markdown(text)
     text = _FRONT.sub(lambda found: "\n" * found[0].count("\n"), text)
-    text = _DISPLAYED.sub(lambda found: "\n" * found[0].count("\n"), text)
+    text = _DISPLAYED.sub(_without_maths, text)
     # A line such as "[1]: Shor 1997" would be taken for the address of a link, and vanish.
     reader = MarkdownIt("commonmark", {"maxNesting": 50}).enable("table").disable("reference")
     sentences: list[DraftSentence] = []
@@ -76,29 +84,43 @@ def read_draft(text: str) -> Draft:
         if kind == "heading":
             listing = _REFERENCES.fullmatch(content.strip()) is not None
             continue
-        body = []
-        for line_text in content.split("\n"):
-            entry = _entry(line_text, number, listing=listing)
-            if entry is not None:
-                references.setdefault(*entry)
-            elif listing and references and not _LABELLED.match(line_text):
-                last = next(reversed(references))
-                references[last] += f" {line_text.strip()}"
-            body.append("" if entry is not None or listing else line_text)
-        sentences += _sentences("\n".join(body), line)
+        # Pandoc writes what is no link as \[1\].
+        content = _ESCAPED_BRACKET.sub(r"\1", content)
+        body = _without_entries(content, number, references, listing=listing)
+        sentences += _sentences(body, line)
     return Draft(tuple(sentences), references)
 
 
-def _entry(line: str, number: int | None, *, listing: bool) -> tuple[str, str] | None:
-    """An entry of the list of references, by what it is cited as."""
-    if listing:
-        if found := _ENTRY.match(line):
-            return found[1] or found[2], found[3].strip()
-        if number is not None:
-            return str(number), line.strip()
-        return (line.strip(), line.strip()) if line.strip() else None
-    found = _LABELLED.match(line) or _LISTED.match(line)
-    return (found[1], found[2].strip()) if found else None
+def _without_entries(content: str, number: int | None, references: dict[str, str], *, listing: bool) -> str:
+    """A block without the entries of the list of references that stand in it, which are put among the others."""
+    body: list[str] = []
+    inside = False
+    current: str | None = None
+    for line in content.split("\n"):
+        found = _ENTRY.match(line) if listing else _LABELLED.match(line) or _listed(line, inside=inside, first=not body)
+        if found is not None:
+            label, said = next(each for each in found.groups()[:-1] if each), found[found.lastindex or 1].strip()
+        elif listing and number is not None and not body:
+            label, said = str(number), line.strip()
+        elif inside:
+            # An entry goes on for as many lines as it needs.
+            if current is not None:
+                references[current] += f" {line.strip()}"
+            label = said = ""
+        else:
+            label = said = line.strip() if listing else ""
+        if label:
+            inside = found is not None or number is not None
+            current = label if inside and label not in references else None
+            references.setdefault(label, said)
+        body.append("" if listing or inside else line)
+    return "\n".join(body)
+
+
+def _listed(line: str, *, inside: bool, first: bool) -> re.Match[str] | None:
+    """An entry such as "[1] Shor, P.", and no line of a paragraph that happens to begin with what it cites."""
+    found = _LISTED.match(line)
+    return found if found is not None and (inside or (first and not found[2][0].islower())) else None
 
 
 def _blocks(tokens: list[Token]) -> Iterator[tuple[str, str, int, int | None]]:
@@ -162,7 +184,14 @@ def _plain(content: str) -> tuple[str, dict[str, str]]:
     text = _INLINE_MATHS.sub(_maths, text)
     text = _CODE.sub(r"\1", text)
     text = _EMPHASIS.sub(lambda found: found[2] or found[4], text)
-    return text, links
+    return _ESCAPED.sub(r"\1", text), links
+
+
+def _without_maths(found: re.Match[str]) -> str:
+    """The lines of displayed maths, or what stands in brackets that are merely escaped, as in \\[1, 2\\]."""
+    if found[0].startswith("\\[") and not _MATHS.search(found[0][2:-2]):
+        return found[0]
+    return "\n" * found[0].count("\n")
 
 
 def _maths(found: re.Match[str]) -> str:
