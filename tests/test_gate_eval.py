@@ -139,6 +139,31 @@ def test_a_gate_fitted_to_own_questions_is_kept_and_used(
     assert collection.verify() == ()
 
 
+def test_what_the_gate_has_learned_is_shown_with_the_collection_and_can_be_let_go(
+    ragcli: Ragcli, data_dir: Path, tmp_path: Path
+) -> None:
+    collection = Collection.open(data_dir, "papers")
+    collection.store_calibration(None)
+    assert "fitted to" not in ragcli("collections", "show", "papers")[1]
+    _, _, err = ragcli("eval", labelled(tmp_path), "-c", "papers", "--calibrate-gate")
+    assert "`ragcli eval -c papers --forget-gate`" in err
+    assert "fitted to 24 questions of its own, 12 of them answerable" in ragcli("collections", "show", "papers")[1]
+    shown = json.loads(ragcli("collections", "show", "papers", "--json")[1])
+    assert shown["gate"].startswith("fitted to 24 questions")
+    code, out, err = ragcli("eval", "-c", "papers", "--forget-gate")
+    assert (code, out) == (0, "")
+    assert "the shipped gate judges 'papers' again" in err
+    assert collection.calibration() is None
+    assert "nothing was changed" in ragcli("eval", "-c", "papers", "--forget-gate")[2]
+
+
+def test_only_a_collection_named_alone_has_its_gate_forgotten(ragcli: Ragcli, tmp_path: Path) -> None:
+    for given in ((), ("-c", "papers", labelled(tmp_path)), ("-c", "papers", "--calibrate-gate")):
+        code, _, err = ragcli("eval", "--forget-gate", *given)
+        assert code == 2
+        assert "forg" in err
+
+
 def test_the_reliability_curve_is_printed_and_drawn(ragcli: Ragcli, data_dir: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     code, out, err = ragcli(

@@ -262,6 +262,9 @@ def test_numbers_that_are_none_are_refused() -> None:
     for wrong in (float("nan"), float("inf"), "much", None):
         with pytest.raises(CollectionError):
             decode(json.dumps({**whole, "topic": {**whole["topic"], "intercept": wrong}}))
+    for beyond in ('{"questions": 1e999}', '{"topic": {"intercept": 1' + "0" * 400 + ', "terms": []}}'):
+        with pytest.raises(CollectionError):
+            decode(json.dumps({**whole, **json.loads(beyond)}))
     with pytest.raises(CollectionError):
         decode(json.dumps({**whole, "thresholds": {"strict": 0.5}}))
 

@@ -63,12 +63,14 @@ def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) ->
     """Show one collection: its settings, its size, and the documents that failed."""
     here = Surroundings(ctx)
     collection = here.collection(name)
-    info, failures = collection.info(), collection.failures()
+    from ragcli.cli.gating import calibration_text
+
+    info, failures, gate = collection.info(), collection.failures(), calibration_text(collection)
     if as_json:
         from ragcli.cli.output import write_json
 
         told = [{"source": each.source, "reason": each.reason} for each in failures]
-        write_json(info_record(info) | {"path": str(collection.path), "failed": told})
+        write_json(info_record(info) | {"path": str(collection.path), "gate": gate, "failed": told})
         return EXIT_DONE
 
     from ragcli.cli.tables import Column, size_text, table, time_text
@@ -85,6 +87,7 @@ def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) ->
         ("encoder", settings.encoder),
         ("token vectors", settings.token_vectors),
         ("context", settings.context),
+        *([("gate", gate)] if gate is not None else []),
         *([("tenants", f"by {settings.tenant_key}")] if settings.tenant_key is not None else []),
         ("folder", str(collection.path)),
     ]

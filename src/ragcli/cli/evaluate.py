@@ -45,6 +45,7 @@ _Choice = TypeVar("_Choice", bound=str)
         "ragcli eval --run theirs.run --qrels papers.qrels --metric nDCG@10 --metric 'R(rel=2)@20'",
         "ragcli eval --make-qrels questions.txt -c papers --qrels-out papers.qrels",
         "ragcli eval questions.jsonl -c papers --calibrate-gate",
+        "ragcli eval -c papers --forget-gate",
     ),
 )
 def evaluate(
@@ -127,6 +128,9 @@ def evaluate(
         bool,
         typer.Option("--calibrate-gate", help="Fit the gate to these questions and keep that with the collection."),
     ] = False,
+    forget_gate: Annotated[
+        bool, typer.Option("--forget-gate", help="Let go of what --calibrate-gate has kept with the collection.")
+    ] = False,
     where: Where = None,
     filter_json: FilterJson = None,
     since: Since = None,
@@ -161,6 +165,11 @@ def evaluate(
         _refuse("--make-qrels", DATA=data, run=run, qrels=qrels, run_out=run_out, plot=plot, per_query=per_query)
         _refuse("--make-qrels", llm_base_url=llm_base_url, llm_model=llm_model, max_llm_calls=max_llm_calls)
         return _label(make_qrels, qrels_out, collection, compare, depth, condition, here)
+    if forget_gate:
+        _refuse("--forget-gate", DATA=data, calibrate_gate=calibrate_gate, compare=compare, run=run, gate=gate)
+        from ragcli.cli.gating import forget_gate as let_go
+
+        return let_go(collection, here)
     if qrels_out is not None:
         raise UsageError("--qrels-out goes with --make-qrels, which names the questions to label.")
     shape = at_most_one(Choice("--json", as_json), Choice("--markdown", as_markdown), Choice("--latex", as_latex))

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragcli.cli.gating import has_calibration
 from ragcli.cli.lean import LeanCommand, examples, new_app
 from ragcli.cli.options import Json, Surroundings, Wait, complete_collection
 from ragcli.cli.settings import ChunkSize, Context, EncoderName, Overlap, TokenVectors, absolute_model
 from ragcli.cli.terminal import note
-from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED, CollectionError
+from ragcli.errors import EXIT_DONE, EXIT_INTERRUPTED
 
 if TYPE_CHECKING:
-    from ragcli.collection import Collection
     from ragcli.models import Encoder
 
 app = new_app()
@@ -73,9 +73,9 @@ def reindex(
                 download=encoder is not None,
             )
 
-        learned = _has_calibration(target)
+        learned = has_calibration(target)
         report = run_reindex(target, settings, load, watch.listen, wait=wait, notify=watch.notify)
-    if learned and not _has_calibration(target):
+    if learned and not has_calibration(target):
         note("the gate's calibration went with the old model; `ragcli eval --calibrate-gate` makes a new one.")
     if as_json:
         from ragcli.cli.output import write_json
@@ -87,10 +87,3 @@ def reindex(
 
         show_report(report, here, idle="rebuilt")
     return EXIT_INTERRUPTED if report.interrupted else EXIT_DONE
-
-
-def _has_calibration(collection: Collection) -> bool:
-    try:
-        return collection.calibration() is not None
-    except CollectionError:
-        return True

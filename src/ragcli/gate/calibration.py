@@ -125,7 +125,7 @@ def decode(text: str) -> Calibration:
             answerable=int(stored["answerable"]),
             where=str(stored["where"]),
         )
-    except (ValueError, TypeError, LookupError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
         raise CollectionError(
             f"The gate's calibration cannot be read ({error}); `ragcli eval --calibrate-gate` makes a new one."
         ) from error
