@@ -192,6 +192,22 @@ def test_an_answer_is_held_against_what_each_sentence_cites() -> None:
     assert check_faithfulness([], open_faithfulness_judge()).score == 1
 
 
+def test_an_answer_in_markdown_is_judged_by_its_words() -> None:
+    hits = [
+        Hit(1, chunk("A candidate with the votes of a majority becomes the leader.", 1), 1.0, "fused", 0.0, None, {})
+    ]
+    text = (
+        "- **A candidate with the votes of a majority** becomes the `leader` [1].\n"
+        "- *A candidate with the votes of 7 machines* becomes the leader [1]."
+    )
+    answer = Answer(text, "test", 1, sentences=cited_sentences(text))
+    found = answer_faithfulness(answer, hits, open_faithfulness_judge())
+    assert [(each.claim, each.supported) for each in found.sentences] == [
+        ("A candidate with the votes of a majority becomes the leader.", True),
+        ("A candidate with the votes of 7 machines becomes the leader.", False),
+    ]
+
+
 def llm_judge(base_url: str, **more: Any) -> FaithfulnessJudge:
     model = open_language_model(LanguageModelSettings(base_url, "judge", timeout=5.0))
     return open_faithfulness_judge("llm", model=model, **more)

@@ -45,6 +45,7 @@ _CODE: Final = re.compile(r"`+([^`\n]*)`+")
 _EMPHASIS: Final = re.compile(
     r"(?<![\w*])(\*{1,3}|~~)(?=\S)(.{1,1000}?)(?<=\S)\1(?![\w*])|(?<!\w)(_{1,3})(?=\S)(.{1,1000}?)(?<=\S)\3(?!\w)"
 )
+_MARK: Final = re.compile(r"\A\s*(?:(?:[-*+•>]|\d{1,3}[.)])\s+)*")
 _WORD: Final = re.compile(r"[^\W\d_]{2,}")
 
 
@@ -89,6 +90,11 @@ def read_draft(text: str) -> Draft:
         body = _without_entries(content, number, references, listing=listing)
         sentences += _sentences(body, line)
     return Draft(tuple(sentences), references)
+
+
+def without_markup(sentence: str) -> str:
+    """The words of a sentence of markdown: no mark of a list or a quotation before them, no stars around them."""
+    return _plain(_MARK.sub("", sentence))[0].strip()
 
 
 def _without_entries(content: str, number: int | None, references: dict[str, str], *, listing: bool) -> str:

@@ -128,12 +128,15 @@ def check_faithfulness(claims: Sequence[Claim], judge: FaithfulnessJudge) -> Fai
 
 def answer_faithfulness(answer: Answer, hits: Sequence[Hit], judge: FaithfulnessJudge) -> Faithfulness:
     """Hold each sentence of an answer that claims something against the hits it cites, or else against all of them."""
+    from ragcli.gate.drafts import without_markup
+
     passages = {hit.rank: passage_of(hit.chunk) for hit in hits}
     claims = []
     for sentence in answer.sentences:
         if sentence.claims:
             cited = tuple(passages[number] for number in sentence.citations if number in passages)
-            claims.append(Claim(without_citations(sentence.text), cited or tuple(passages.values())))
+            said = without_citations(sentence.text)
+            claims.append(Claim(without_markup(said) or said, cited or tuple(passages.values())))
     return check_faithfulness(claims, judge)
 
 
