@@ -175,6 +175,25 @@ def chunk(text: str, number: int = 1) -> StoredChunk:
     )
 
 
+@pytest.mark.parametrize(
+    ("sentence", "missing"),
+    [
+        ("A leader is elected by a minority of the machines.", "minority"),
+        ("The log is copied in a synchronous way to all of them.", "synchronous"),
+        ("The store holds 3 terabytes of logs.", "3 terabytes"),
+        ("The logs go back by 2 decades.", "2 decades"),
+    ],
+)
+def test_an_opposite_or_another_unit_is_no_other_word_for_the_same(sentence: str, missing: str) -> None:
+    passage = (
+        "A leader is elected by a majority of the machines. The log is copied in an asynchronous way to all of them. "
+        "The store holds 3 petabytes of logs. The logs go back by 2 centuries."
+    )
+    support = judged(sentence, passage=passage)
+    assert not support.supported
+    assert missing in support.missing
+
+
 def test_an_answer_is_held_against_what_each_sentence_cites() -> None:
     hits = [
         Hit(rank, chunk(text, rank), 1.0, "fused", 0.0, None, {})

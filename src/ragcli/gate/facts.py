@@ -35,6 +35,8 @@ _WEIGHTLESS: Final = (
     "author authors per via upon within through during between among across"
 )
 _LIGHT: Final = COMMON_WORDS | frozenset(_WEIGHTLESS.split())
+# "A typical case" is no atypical one.
+_NO_PART: Final = frozenset({"a", "an", "in"})
 _SCOPE: Final = 3
 _NEAR: Final = 2
 _OPPOSITES: Final = (
@@ -47,6 +49,8 @@ _OPPOSITES: Final = (
     "induce prevent; induce suppress; upregulate downregulate; include exclude; accept reject; allow prevent; "
     "allow forbid; early late; first last; old new; long short; longer shorter; hot cold; "
     "expand contract; accelerate decelerate; accelerate slow; open closed; presence absence; present absent; "
+    "majority minority; internal external; synchronous asynchronous; inside outside; "
+    "minimise maximise; minimize maximize; "
     "same different; similar different; even odd; even uneven; active inactive; success failure; succeed fail"
 )
 
@@ -101,7 +105,7 @@ def facts_of(text: str) -> Facts:
     words = tuple(_words(text))
     numbers = tuple(quantities(text))
     # "on-line" and "IL-6" are there however they are cut.
-    pairs = {one.folded + other.folded for one, other in pairwise(words)}
+    pairs = {one.folded + other.folded for one, other in pairwise(words) if one.folded not in _NO_PART}
     runs = frozenset(pairs | {word.folded for word in words})
     telling = tuple(word for word in words if _tells(word, numbers))
     order = [(word.stem, word.start) for word in telling] + [(_key(each), each.start) for each in numbers]
@@ -168,6 +172,7 @@ def _missing(claim: Facts, known: Facts) -> Iterator[Word]:
         if word not in wanted or word.stem in known.stems or word.folded in known.run_together:
             continue
         before = claim.words[place - 1].folded if place else ""
+        before = "" if before in _NO_PART else before
         after = claim.words[place + 1].folded if place + 1 < len(claim.words) else ""
         if before + word.folded not in known.run_together and word.folded + after not in known.run_together:
             yield word

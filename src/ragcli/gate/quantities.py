@@ -34,9 +34,10 @@ _UNITS_AS_WRITTEN: Final = (
     "l|liter|liters|litre|litres; ml; m|meter|meters|metre|metres; cm|centimeter|centimeters; "
     "mm|millimeter|millimeters; km|kilometer|kilometers; nm|nanometer|nanometers; µm|μm|um|micrometer|micrometers; "
     "ft|foot|feet; in|inch|inches; mile|miles; b|byte|bytes; bit|bits; kb|kib|kilobyte|kilobytes; "
-    "mb|mib|megabyte|megabytes; gb|gib|gigabyte|gigabytes; tb|tib|terabyte|terabytes; hz|hertz; khz; mhz; ghz; "
-    "k|kelvin; v|volt|volts; mv; kv; w|watt|watts; mw; kw; ev; kev; mev; gev; j|joule|joules; kj; pa; kpa; mpa; "
-    "mol; mmol; µmol|μmol|umol; times|fold|x; dollars|dollar; degrees|degree|°"
+    "mb|mib|megabyte|megabytes; gb|gib|gigabyte|gigabytes; tb|tib|terabyte|terabytes; "
+    "pb|pib|petabyte|petabytes; eb|eib|exabyte|exabytes; kbps; mbps; gbps; decade|decades; century|centuries; "
+    "hz|hertz; khz; mhz; ghz; k|kelvin; v|volt|volts; mv; kv; w|watt|watts; mw; kw; ev; kev; mev; gev; "
+    "j|joule|joules; kj; pa; kpa; mpa; mol; mmol; µmol|μmol|umol; times|fold|x; dollars|dollar; degrees|degree|°"
 )
 _UNITS: Final = MappingProxyType(
     {name.strip(): group.split("|")[0].strip() for group in _UNITS_AS_WRITTEN.split(";") for name in group.split("|")}
