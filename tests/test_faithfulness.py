@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.collection_support import new_collection, take_in, write_files
 from tests.llm_server import Fault, llm_server
+from tests.tiny_models import tiny_encoder
 
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.gate.answers import Answer
@@ -117,6 +118,21 @@ def test_vectors_of_the_collection_are_used_where_there_are_some(tmp_path: Path)
     judge = SemanticJudge(TokenVectors(HashEncoder()))
     assert judged("The index does not need a lock.", judge).supported
     assert not judged("Wholly other words stand in this line.", judge).supported
+
+
+@pytest.mark.parametrize(
+    "written",
+    ["“{}”", '("{}")', "‘{}’", "«{}»", "*{}*", "— {}", "> {}", "[...] {}", "• {}"],
+)
+def test_a_quotation_is_supported_as_its_words_are(written: str, tmp_path: Path) -> None:
+    from ragcli.gate.semantic import SemanticJudge, TokenVectors
+    from ragcli.models import load_encoder
+
+    judge = SemanticJudge(TokenVectors(load_encoder(str(tiny_encoder(tmp_path / "encoder")))))
+    said = "The index does not need a lock."
+    plain, quoted = judged(said, judge), judged(written.format(said), judge)
+    assert plain.supported
+    assert quoted.score == pytest.approx(plain.score, abs=0.05)
 
 
 def test_a_collection_without_an_encoder_is_judged_by_words(tmp_path: Path) -> None:

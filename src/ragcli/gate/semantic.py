@@ -45,6 +45,9 @@ _WRITTEN_ALIKE: Final = (
     (re.compile(r"(?<=\d),(?=\d{3}(?!\d))"), ""),
     (re.compile(r"(?<=\d)\s?%"), " percent"),
     (re.compile(r"\b[Tt]he (?:authors|researchers)\b"), "we"),
+    # A quotation mark is rare, so its vector would count for more than any word; it means nothing.
+    (re.compile(r"[\"“”„«»‹›*_`#•‣▪†‡…!?|~\[\]{}\\]+|\.{2,}|(?<!\w)['‘’]|['’](?!\w)"), " "),
+    (re.compile(r"(?:\A|(?<=\s))[>–—-]+(?=\s)|—"), " "),
 )
 
 
@@ -220,10 +223,10 @@ def _covered(best: FloatArray, weights: FloatArray) -> tuple[float, float]:
 
 
 def _plain(text: str) -> str:
-    """The text with numbers written in one way, and those who speak called by one name."""
+    """The text with numbers written in one way, those who speak called by one name, and no marks but stops."""
     for pattern, instead in _WRITTEN_ALIKE:
         text = pattern.sub(instead, text)
-    return in_digits(text)
+    return in_digits(" ".join(text.split()))
 
 
 def _denied_otherwise(claim: Facts, stretch: _Stretch) -> float:
