@@ -125,6 +125,20 @@ def test_a_hit_outside_the_pool_joins_it(papers: Collection, monkeypatch: pytest
     assert wide.meanings.matches.shape == (len(wide), len(wide.meanings.weights))
 
 
+@pytest.mark.parametrize("with_encoder", [True, False])
+def test_a_collection_of_one_passage_can_answer_a_question_too(
+    encoder_folder: Path, tmp_path: Path, with_encoder: bool
+) -> None:
+    settings = CollectionSettings(encoder=str(encoder_folder) if with_encoder else "none")
+    one = collect(tmp_path, "one", settings, {"worm": TEXTS["worm"]})
+    assert decide(one, "calibrated", "does a wormhole need negative energy in its throat").passed
+    assert not decide(one, "calibrated", OFF_TOPIC).passed
+    with Searcher([one]) as searcher:
+        degraded = gather_evidence(searcher, QueryRequest(ON_TOPIC)).degraded
+    assert degraded is not None
+    assert "only one passage" in degraded
+
+
 def test_a_collection_without_an_encoder_is_judged_by_words(tmp_path: Path) -> None:
     bare = collect(tmp_path, "bare", CollectionSettings(encoder="none"), TEXTS)
     with Searcher([bare]) as searcher:

@@ -1,7 +1,8 @@
 """The judge that gives a probability: features of the pool, weighed as labelled questions taught it.
 
-It loads no scikit-learn: a model is a sum. Where several pools were searched, one for each encoder, the surest
-counts. The reasons for a no are the kinds of features that are furthest below those of answerable questions.
+It loads no scikit-learn: a model is a sum. It compares, so a single passage is judged by its words alone
+(`heuristic`). Where several pools were searched, one for each encoder, the surest counts. The reasons for a no are the
+kinds of features that are furthest below those of answerable questions.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class CalibratedJudge:
             # No such question was among those that the models were fitted to, and what they say of it is chance.
             threshold = self._calibration("meanings").thresholds[preset]
             return Decision(False, 0.0, threshold, ("LOW_COVERAGE",), _ASKS_NOTHING, {}, self.name)
+        if evidence.alone:
+            from ragcli.gate.heuristic import HeuristicJudge
+
+            return HeuristicJudge().judge(evidence, preset)
         best: Decision | None = None
         for pool in evidence.pools:
             decision = self._of(pool, evidence, preset)

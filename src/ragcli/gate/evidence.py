@@ -44,6 +44,11 @@ class Evidence:
         return judged_pools(self.searcher, self.request, self.question, self.hits)
 
     @property
+    def alone(self) -> bool:
+        """Is there but one passage in all that is searched, so that nothing can be compared with it?"""
+        return sum(each.chunk_count for each in self.searcher.snapshots) == 1
+
+    @property
     def degraded(self) -> str | None:
         """What the judge has to do without, in a sentence; None when nothing is missing."""
         bare = [
@@ -51,6 +56,8 @@ class Evidence:
             for each in self.searcher.snapshots
             if each.settings.encoder == NO_ENCODER and each.chunk_count
         ]
+        if self.alone:
+            return "There is only one passage, with nothing to compare it with; it is judged by shared words."
         if not bare:
             return None
         return f"Without an encoder, {', '.join(bare)} {'is' if len(bare) == 1 else 'are'} judged by words alone."
