@@ -238,6 +238,10 @@ def test_an_empty_collection_has_no_evidence(
     called = ragcli("ask", KNOWN, "-c", "empty", "--json")
     assert called.code == 6, called.err
     assert called.json["reasons"] == ["NO_EVIDENCE"]
+    with llm_server("It is so [1].") as server:
+        overridden = ragcli("ask", KNOWN, "-c", "empty", "--override", "--json", *llm(server))
+    assert (overridden.code, server.requests) == (0, [])
+    assert overridden.json["answer"] is None
 
 
 def test_without_an_encoder_the_trace_says_what_is_missing(

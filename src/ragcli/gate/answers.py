@@ -107,8 +107,10 @@ def write_answer(
 def model_writer(
     model: LanguageModel, *, prompt: str | None = None, on_text: Callable[[str], None] | None = None
 ) -> Writer:
-    """`write_answer` as a writer for `ragcli.gate.ask`."""
-    return lambda result: write_answer(result.question, result.hits, model, prompt=prompt, on_text=on_text)
+    """`write_answer` as a writer for `ragcli.gate.ask`; where nothing was found, there is nothing to write from."""
+    return lambda result: (
+        write_answer(result.question, result.hits, model, prompt=prompt, on_text=on_text) if result.hits else None
+    )
 
 
 def _that_fit(hits: Sequence[Hit]) -> list[Hit]:
