@@ -151,6 +151,14 @@ def test_the_number_of_passages_may_be_left_out(ragcli: Ragcli, model: LlmServer
     assert len(set(model.prompts)) == len(model.prompts)
 
 
+@pytest.mark.parametrize("said", ["{}", "[[", "…", "- - -"])
+def test_an_imagined_passage_without_a_word_is_none(ragcli: Ragcli, said: str) -> None:
+    with llm_server(said) as server:
+        answer = ragcli("query", "what lifts a wing", "-c", "notes", "--hyde", *of(server))
+    assert answer.code == 0
+    assert "wrote no word. The question was asked without --hyde." in answer.err
+
+
 def test_hyde_is_the_mean_of_the_question_and_the_passages(places: Path) -> None:
     import numpy as np
 

@@ -168,8 +168,8 @@ class _Asking:
             warmth = 0.0 if count == 1 else _WARMTH
             reply = self._ask("hyde", {"question": question, "angle": angle}, 300, temperature=warmth)
             passage = " ".join(without_thoughts(reply).split())
-            if not passage:
-                raise LanguageModelError("The language model was asked for a passage and wrote nothing.")
+            if not any(map(str.isalnum, passage)):
+                raise LanguageModelError("The language model was asked for a passage and wrote no word.")
             passages.append(passage)
         return passages
 
