@@ -228,6 +228,17 @@ def test_the_gate_judges_the_question_that_was_made_to_stand_alone(ragcli: Ragcl
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("content", ["", " \n\n", "[]", "user:"])
+def test_a_conversation_that_has_not_begun_is_no_history(ragcli: Ragcli, tmp_path: Path, content: str) -> None:
+    (tmp_path / "said.md").write_text(content)
+    with llm_server(KNOWN) as server:
+        record = asked(
+            ragcli, "and its energy?", "--rewrite", "--history", "said.md",
+            "--llm-base-url", server.base_url, "--llm-model", "test",
+        )  # fmt: skip
+    assert record["verdict"] in ("answerable", "insufficient", "needs_review")
+
+
 def test_an_empty_collection_has_no_evidence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

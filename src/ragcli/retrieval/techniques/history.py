@@ -125,8 +125,9 @@ def _told(file: Path, text: str) -> list[Message]:
             "with `user:` and `assistant:` at the start of each turn."
         )
     turns = []
-    for mark, following in zip(marks, [*marks[1:], None], strict=True):
-        said = text[mark.end() : following.start() if following else len(text)].strip()
+    ends = [*(mark.start() for mark in marks), len(text)][1:]
+    for mark, end in zip(marks, ends, strict=True):
+        said = text[mark.end() : end].strip()
         if said:
             turns.append(Message(_SPEAKERS[mark[1].lower()], said))
     return turns
