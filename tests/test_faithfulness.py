@@ -122,7 +122,7 @@ def test_vectors_of_the_collection_are_used_where_there_are_some(tmp_path: Path)
 
 @pytest.mark.parametrize(
     "written",
-    ["“{}”", '("{}")', "‘{}’", "«{}»", "*{}*", "— {}", "> {}", "[...] {}", "• {}"],
+    ["“{}”", '"{}"', "‘{}’", "«{}»", "*{}*", "— {}", "> {}", "[...] {}", "• {}"],
 )
 def test_a_quotation_is_supported_as_its_words_are(written: str, tmp_path: Path) -> None:
     from ragcli.gate.semantic import SemanticJudge, TokenVectors
