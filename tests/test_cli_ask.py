@@ -92,6 +92,7 @@ def test_retries_can_be_forbidden_and_the_judge_overridden(ragcli: Ragcli) -> No
     called = ragcli("ask", UNKNOWN, *HEURISTIC, "--override")
     assert called.code == 0
     assert "The judge was overridden." in called.out
+    assert called.out.splitlines()[0].startswith("Answerable (overridden): ")
 
 
 def test_the_configuration_may_say_how_to_judge(ragcli: Ragcli, tmp_path: Path) -> None:

@@ -30,8 +30,12 @@ _SHOWN_WORDS: Final = 6
 
 def verdict_text(result: AskResult, screen: Screen) -> str:
     """The verdict, how the judge came to it, and what was done without."""
+    from rich.text import Text
+
     decision, trace = result.decision, result.trace
-    head = screen.style(_WORDS[result.verdict], _STYLES[result.verdict])
+    # A yes that is not the judge's must not look like one.
+    word = _WORDS[result.verdict] + (" (overridden)" if trace.overridden else "")
+    head = screen.style(word, _STYLES[result.verdict])
     how = f"{', '.join(decision.reasons)} ({decision.score:.2f}; {trace.preset} takes {decision.threshold:.2f})"
     lines = [decision.explanation, *result.review]
     if trace.overridden:
@@ -40,7 +44,7 @@ def verdict_text(result: AskResult, screen: Screen) -> str:
         lines.append(_searches(trace.attempts))
     if trace.degraded:
         lines.append(trace.degraded)
-    return f"{head}: {how}\n" + _paragraphs(lines, screen)
+    return render(screen, Text.from_ansi(f"{head}: {how}")) + _paragraphs(lines, screen)
 
 
 def evidence_text(
