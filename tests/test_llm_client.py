@@ -347,6 +347,9 @@ def test_a_reader_that_stops_listening_stops_the_answer() -> None:
         '{"queries": ["…"]} as in {"queries": ["a b", "...", "c", "?"]}',
         '["a b", "c"]',
         'I thought of {this} and then {"queries": ["a b", "c"]}',
+        '{"queries": [{"question": "a b", "terms": ["x"]}, {"n": 1, "question": "c"}]}',
+        "To search for this, I would ask:\n\n1. a b\n2. **c**\n\nThat is all.",
+        "- a b\n- c",
     ],
 )
 def test_a_list_is_read_out_of_whatever_surrounds_it(reply: str) -> None:
@@ -354,7 +357,19 @@ def test_a_list_is_read_out_of_whatever_surrounds_it(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["", "no", "{", '{"queries": []}', '{"queries": 3}', '{"queries": ["…"]}', "[" * 5000, '{"other": {}}']
+    "reply",
+    [
+        "",
+        "no",
+        "{",
+        '{"queries": []}',
+        '{"queries": 3}',
+        '{"queries": ["…"]}',
+        "[" * 5000,
+        '{"other": {}}',
+        "- …",
+        "{\n- a b",
+    ],
 )
 def test_a_reply_without_the_list_is_told(reply: str) -> None:
     with pytest.raises(LanguageModelError, match="queries"):

@@ -1,6 +1,7 @@
-"""A real language model on this machine, small as it is: the client, an answer and a verdict from end to end.
+"""A real language model on this machine: the client and an answer, from end to end.
 
-`scripts/llm-server --prepare` builds it; without that the test is skipped.
+`scripts/llm-server --prepare` builds it; without that the tests are skipped. It is too small to do as it is told.
+RAGCLI_LLM_GGUF may name the file of one that is not, and then what is told is tried too.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ from pathlib import Path
 
 import pytest
 
+from ragcli.agent.language import make_llm_evaluator
+from ragcli.agent.values import SubTask
 from ragcli.gate.answers import write_answer
+from ragcli.gate.faithfulness import Claim, Passage
+from ragcli.gate.judged import PromptedJudge
 from ragcli.llm.open import RemoteLanguageModel, open_language_model
 from ragcli.llm.protocols import Message
 from ragcli.llm.settings import LanguageModelSettings
@@ -24,10 +29,15 @@ from ragcli.records import Hit, StoredChunk
 ROOT = Path(__file__).parents[1]
 PREPARED = Path(os.environ.get("RAGCLI_LLM_VENV", ROOT / ".llm-venv"), "gemma-3-270m-q4_k_m.gguf")
 
+INSTRUCTED = os.environ.get("RAGCLI_LLM_GGUF")
+TEXT = "Each leader sends a heartbeat to all followers every 50 ms. A follower that hears none starts an election."
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(not PREPARED.is_file(), reason="scripts/llm-server --prepare has built no language model here"),
 ]
+
+instructed = pytest.mark.skipif(not INSTRUCTED, reason="RAGCLI_LLM_GGUF names no model that does as it is told")
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +46,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RemoteLanguageMo
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     log = tmp_path_factory.mktemp("server") / "log"
+    name = Path(INSTRUCTED).stem if INSTRUCTED else "gemma3-270m"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [ROOT / "scripts" / "llm-server", str(port)], stdout=out, stderr=out, start_new_session=True
+            [ROOT / "scripts" / "llm-server", *(["--gguf", INSTRUCTED] if INSTRUCTED else []), str(port)],
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
         )
     try:
-        asked = open_language_model(LanguageModelSettings(f"http://127.0.0.1:{port}/v1", "gemma3-270m", timeout=120))
+        asked = open_language_model(LanguageModelSettings(f"http://127.0.0.1:{port}/v1", name, timeout=300))
         until = time.monotonic() + 120
         while True:
             with socket.socket() as probe:
@@ -67,10 +81,41 @@ def test_it_answers_whole_and_in_parts_and_its_tokens_are_counted(model: RemoteL
     assert model.spent.completion_tokens > 0
 
 
-def test_it_writes_an_answer_from_a_passage(model: RemoteLanguageModel) -> None:
-    text = "Each leader sends a heartbeat to all followers every 50 ms. A follower that hears none starts an election."
+def hit(text: str) -> Hit:
     chunk = StoredChunk(1, "d:0", "d", "c", "zeta.md", None, "Zeta", text, 0, 0, len(text), 1, 1, None)
-    hits = [Hit(1, chunk, 1.0, "fused", 0.0, None, {})]
-    answer = write_answer("How often does a leader send heartbeats?", hits, model)
+    return Hit(1, chunk, 1.0, "fused", 0.0, None, {})
+
+
+def test_it_writes_an_answer_from_a_passage(model: RemoteLanguageModel) -> None:
+    answer = write_answer("How often does a leader send heartbeats?", [hit(TEXT)], model)
     assert answer.text
     assert set(answer.cited) <= {1}
+
+
+@instructed
+def test_an_answer_says_what_the_passage_says_and_cites_it(model: RemoteLanguageModel) -> None:
+    answer = write_answer("How often does a leader send heartbeats?", [hit(TEXT)], model)
+    assert "50" in answer.text
+    assert answer.cited == (1,)
+
+
+@instructed
+def test_a_judge_tells_what_the_passage_says_from_what_it_does_not(model: RemoteLanguageModel) -> None:
+    passages = (Passage(TEXT, "Zeta"),)
+    true, false = PromptedJudge(model).judge(
+        [
+            Claim("A leader sends a heartbeat to its followers every 50 ms.", passages),
+            Claim("A leader sends a heartbeat to its followers every 900 ms.", passages),
+        ]
+    )
+    assert true.supported
+    assert not false.supported
+
+
+@instructed
+def test_it_says_whether_what_was_found_is_enough_and_what_to_look_for_else(model: RemoteLanguageModel) -> None:
+    evaluator = make_llm_evaluator(model=model)
+    enough = evaluator(SubTask("how often a leader sends heartbeats", ("notes",)), [hit(TEXT)])
+    lacking = evaluator(SubTask("how many servers Zeta needs to tolerate two failures", ("notes",)), [hit(TEXT)])
+    assert (enough.signals.get("judged", True), lacking.signals.get("judged", True)) == (True, True)
+    assert (enough.sufficient, lacking.sufficient) == (True, False)

@@ -15,6 +15,7 @@ from ragcli.errors import LanguageModelError
 
 _THOUGHTS: Final = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _SPARE_COMMA: Final = re.compile(r",(\s*[}\]])")
+_ITEM: Final = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+(\S.*)$", re.MULTILINE)
 _LONGEST: Final = 200_000
 
 
@@ -37,9 +38,11 @@ def json_object(text: str) -> dict[str, Any]:
 
 
 def json_strings(text: str, key: str) -> list[str]:
-    """The texts listed under `key` in a reply, blank ones left out; a bare list of texts does as well.
+    """The texts listed under `key` in a reply, blank ones left out.
 
-    Raises LanguageModelError when there is no such list, or nothing in it.
+    A bare list of texts does as well, of each entry that is an object its first text, and where there is no JSON the
+    lines of a list with numbers or bullets: what small models write. Raises LanguageModelError when there is no such
+    list, or nothing in it.
     """
     for opening in "{[":
         for value in _values(text, opening):
@@ -47,10 +50,20 @@ def json_strings(text: str, key: str) -> list[str]:
             if isinstance(listed, str):
                 listed = [listed]
             if isinstance(listed, list):
-                texts = [one_line(each) for each in listed if isinstance(each, str) and any(map(str.isalnum, each))]
+                texts = [one_line(each) for each in map(_text, listed) if any(map(str.isalnum, each))]
                 if texts:
                     return texts
+    if "{" not in text:
+        lines = (one_line(found[1]).strip("*") for found in _ITEM.finditer(without_thoughts(text[:_LONGEST])))
+        if texts := [line for line in lines if any(map(str.isalnum, line))]:
+            return texts
     raise LanguageModelError(f'The language model was asked for a list of "{key}" and wrote: {_shown(text)}')
+
+
+def _text(entry: Any) -> str:
+    if isinstance(entry, dict):
+        return next((value for value in entry.values() if isinstance(value, str)), "")
+    return entry if isinstance(entry, str) else ""
 
 
 def _values(text: str, opening: str) -> Iterator[Any]:
