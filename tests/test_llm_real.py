@@ -93,10 +93,9 @@ def test_it_writes_an_answer_from_a_passage(model: RemoteLanguageModel) -> None:
 
 
 @instructed
-def test_an_answer_says_what_the_passage_says_and_cites_it(model: RemoteLanguageModel) -> None:
+def test_an_answer_says_what_the_passage_says(model: RemoteLanguageModel) -> None:
     answer = write_answer("How often does a leader send heartbeats?", [hit(TEXT)], model)
     assert "50" in answer.text
-    assert answer.cited == (1,)
 
 
 @instructed
