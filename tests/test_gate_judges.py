@@ -240,7 +240,7 @@ def test_a_model_that_each_sort_of_stranger_takes_in_is_less_sure_of_the_next() 
     # nothing of the other, and that is what a third may do.
     random = np.random.default_rng(5)
     told, untold = [], []
-    for at, each in enumerate(observations(180)):
+    for at, each in enumerate(observations(120)):
         sort = ("", "high", "wide")[0 if each.label != "easy" else 1 + at % 2]
         features = {
             "late_top": random.normal() * 0.5 + (0.0 if sort == "high" else 2.0),

@@ -211,7 +211,7 @@ def _logits_of_strangers(
             # An easy question of a sort that was seen is told by the models that did not see it.
             others = known[unseen] if left_out is None else known[unseen][truth[known[unseen]]]
             asked = np.concatenate([others, np.flatnonzero(strange)])
-            total[asked] += [model.logit(features[at]) for at in asked]
+            total[asked] += _logits(model, [features[at] for at in asked])
             times[asked] += 1
     mean: Matrix = total / times
     return mean
@@ -259,6 +259,16 @@ def _finished(
 
 def _table(features: Sequence[Mapping[str, float]], names: Sequence[str]) -> Matrix:
     return np.asarray([[each[name] for name in names] for each in features], dtype=np.float64)
+
+
+def _logits(model: Logistic, features: Sequence[Mapping[str, float]]) -> Matrix:
+    """The logit of each, as `Logistic.logit` gives it to one."""
+    centres, scales, weights = (
+        np.asarray([getattr(term, part) for term in model.terms]) for part in ("centre", "scale", "weight")
+    )
+    scaled = _standard(_table(features, [term.name for term in model.terms]), centres, scales)
+    logits: Matrix = scaled @ weights + model.intercept
+    return logits
 
 
 def _standard(table: Matrix, centres: Matrix, scales: Matrix) -> Matrix:
