@@ -107,6 +107,16 @@ def test_without_such_labels_it_is_measured_only_when_asked_for(ragcli: Ragcli, 
     assert "12 questions, 12 answerable" in out
 
 
+def test_under_a_filter_it_is_not_measured_and_that_is_said(ragcli: Ragcli, tmp_path: Path) -> None:
+    narrow = ["-c", "papers", "--compare", "bm25", "--where", "year > 1900 or not year > 1900"]
+    code, out, err = ragcli("eval", labelled(tmp_path), *narrow, "--json")
+    assert code == 0, err
+    assert json.loads(out)["gate"] is None
+    code, out, err = ragcli("eval", labelled(tmp_path), *narrow)
+    assert "The gate was not measured" in " ".join((out + err).split())
+    assert ragcli("eval", labelled(tmp_path), *narrow, "--gate", "calibrated")[0] == 2
+
+
 def test_presets_ask_for_more_or_less(ragcli: Ragcli, tmp_path: Path) -> None:
     questions = labelled(tmp_path)
     passed = []

@@ -238,7 +238,10 @@ def evaluate(
     if condition is not None:
         from ragcli.filters import where_text
 
-        given = replace(given, notes=(*given.notes, f"Ranked are only documents that meet: {where_text(condition)}"))
+        notes = [f"Ranked are only documents that meet: {where_text(condition)}"]
+        if any(topic.answerable is False for topic in (*given.topics, *given.unjudged)):
+            notes.append("The gate was not measured, because a filter may keep out what a question's label rests on.")
+        given = replace(given, notes=(*given.notes, *notes))
     if per_query and baseline is None and len(results) > 1:
         baseline = results[0].label
     comparison = put_side_by_side(given, measures, results, baseline=baseline, alpha=alpha)

@@ -85,7 +85,9 @@ def run_pipelines(
         )
     given = with_missing_notes(done.given, runs)
     results = [*done.results, *(score_run(each, given, measures) for each in runs)]
-    return given, results, gate_reports(target, given, judges, preset, here)
+    # A filter may keep out the very document that a question's label rests on.
+    filtered = any(spec.where is not None for spec in specs)
+    return given, results, [] if filtered else gate_reports(target, given, judges, preset, here)
 
 
 def questions_for_collection(
