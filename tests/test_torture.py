@@ -90,12 +90,12 @@ def test_a_process_is_stopped_at_the_call_that_was_meant(tmp_path: Path) -> None
 def small() -> Found:
     """What a short run finds, in one process for all tests, because loading the libraries takes the most of it."""
     return torture(
-        *("--kills", "20", "--faults", "4", "--scenes", "ingest and prune,delete"), *("--flips", "40", "--queries", "0")
+        *("--kills", "8", "--faults", "4", "--scenes", "ingest and prune,delete"), *("--flips", "20", "--queries", "0")
     )
 
 
 def test_nothing_is_lost_by_kills(small: Found) -> None:
-    assert tried(small, "kills") == 20
+    assert tried(small, "kills") == 8
 
 
 def test_nothing_is_lost_by_failing_writes(small: Found) -> None:
@@ -103,7 +103,7 @@ def test_nothing_is_lost_by_failing_writes(small: Found) -> None:
 
 
 def test_a_changed_byte_is_named_or_harmless(small: Found) -> None:
-    assert tried(small, "flips") == 40
+    assert tried(small, "flips") == 20
 
 
 BLIND = """
