@@ -11,10 +11,11 @@ from ragcli.agent.gated import gate_evaluator
 from ragcli.agent.language import make_llm_evaluator, make_llm_formulator, make_llm_planner
 from ragcli.agent.loop import SingleContextAgent, make_search_agent
 from ragcli.agent.merging import score_reranker
-from ragcli.agent.patience import GivenUpWhenAway
 from ragcli.agent.roles import Evaluator
 from ragcli.agent.sources import CollectionRetriever, joined, pooled
 from ragcli.agent.values import Budget, Judgement, Result, SubTask
+from ragcli.errors import LanguageModelAway
+from ragcli.llm.giving_up import GivesUp
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Judge
@@ -55,7 +56,8 @@ def standard_agent(
             reranker=score_reranker,
             budget=budget,
         )
-    model = GivenUpWhenAway(model)
+    # One that hangs costs its time limit, which no role and no round should pay again.
+    model = GivesUp(model, counted=LanguageModelAway)
     evaluator = make_llm_evaluator(
         model=model,
         select_strategy="top_k",

@@ -35,9 +35,9 @@ class Asker:
         self._model = in_use.model if in_use is not None else None
         self._before = getattr(self._model, "spent", None)
         if spec.techniques:
+            from ragcli.llm.giving_up import GivesUp
             from ragcli.retrieval.techniques import steps_of
             from ragcli.retrieval.techniques.asking import NO_MODEL
-            from ragcli.retrieval.techniques.giving_up import GivesUp
 
             steady = GivesUp(self._model, _FAILURES) if self._model is not None else None
             prompts = in_use.prompts if in_use is not None else None

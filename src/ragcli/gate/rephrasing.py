@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ragcli.llm.giving_up import GivesUp
 from ragcli.retrieval.rm3 import CHUNKS
 from ragcli.retrieval.techniques import plan, run, steps_of
 from ragcli.retrieval.techniques.asking import NO_MODEL
-from ragcli.retrieval.techniques.giving_up import GivesUp
 
 if TYPE_CHECKING:
     from pathlib import Path

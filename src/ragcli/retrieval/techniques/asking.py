@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
+from ragcli.llm.giving_up import GivesUp
 from ragcli.retrieval.pipelines import PIPELINES
 from ragcli.retrieval.request import QueryRequest, QueryResult, RankedChunks, StageTime
-from ragcli.retrieval.techniques.giving_up import GivesUp
 from ragcli.retrieval.techniques.merging import merge_hits, merge_rankings
 from ragcli.retrieval.techniques.splitting import MOST_PARTS, split_question
 from ragcli.retrieval.techniques.steps import Steps, steps_of

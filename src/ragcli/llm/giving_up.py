@@ -11,12 +11,16 @@ from ragcli.llm.protocols import LanguageModel, Message
 class GivesUp:
     """Passes everything on to a model until it has failed `failures` times in a row; then fails at once.
 
-    One question by several techniques would otherwise wait for a dead server once for each of them.
+    One question by several techniques, or an agent's many, would otherwise wait for a dead server once for each of
+    them. `counted` are the failures that say so; others are passed on and change nothing.
     """
 
-    def __init__(self, model: LanguageModel, failures: int = 1) -> None:
+    def __init__(
+        self, model: LanguageModel, failures: int = 1, counted: type[LanguageModelError] = LanguageModelError
+    ) -> None:
         self._model = model
         self._left = self._failures = failures
+        self._counted = counted
         self._why = ""
 
     @property
@@ -34,10 +38,10 @@ class GivesUp:
     ) -> str:
         """The model's answer. Raises LanguageModelError."""
         if not self._left:
-            raise LanguageModelError(self._why)
+            raise self._counted(self._why)
         try:
             answer = self._model.complete(messages, max_tokens=max_tokens, temperature=temperature, on_text=on_text)
-        except LanguageModelError as error:
+        except self._counted as error:
             self._left -= 1
             self._why = str(error)
             raise
