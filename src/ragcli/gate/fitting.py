@@ -79,16 +79,16 @@ def fit_models(observations: Sequence[Observation], kind: Kind, **about: Any) ->
     groups = np.asarray([each.group for each in observations])
     sorts = np.asarray([each.sort for each in observations])
     on_topic = labels != "easy"
-    topic_penalty = _best_for_strangers(features, on_topic, groups, sorts, names)
+    asked = _Asked(features, on_topic, groups, sorts, names)
+    topic_penalty = _best_for_strangers(asked)
     near = np.flatnonzero(on_topic)
     fact_penalty = best_penalty([features[at] for at in near], labels[near] == "answerable", groups[near], names)
 
     def fitted(chosen: npt.NDArray[np.intp]) -> Calibration:
-        mine = [features[at] for at in chosen]
         among = [at for at in chosen if on_topic[at]]
         return Calibration(
             kind=kind,
-            topic=_fit_topic(mine, on_topic[chosen], groups[chosen], sorts[chosen], names, topic_penalty),
+            topic=_fit_topic(asked.some(chosen), topic_penalty),
             fact=fit_logistic([features[at] for at in among], labels[among] == "answerable", names, fact_penalty),
             thresholds=dict.fromkeys(KEPT, 0.5),
         )
@@ -141,80 +141,95 @@ def best_penalty(
     names: Sequence[str],
 ) -> float:
     """The penalty with which the folds' models are the least surprised by the fold they have not seen."""
-    from sklearn.metrics import log_loss
 
-    losses = []
-    for penalty in PENALTIES:
-        expected = np.zeros(len(truth))
+    def expected(penalty: float) -> Matrix:
+        told = np.zeros(len(truth))
         for seen, unseen in folds(truth, groups):
             model = fit_logistic([features[at] for at in seen], truth[seen], names, penalty)
-            expected[unseen] = [model.probability(features[at]) for at in unseen]
-        losses.append(float(log_loss(truth, np.clip(expected, 1e-6, 1 - 1e-6), labels=[False, True])))
-    return PENALTIES[int(np.argmin(losses))]
+            told[unseen] = [model.probability(features[at]) for at in unseen]
+        return told
+
+    return _least_surprised(truth, expected)
 
 
-def _fit_topic(
-    features: Sequence[Mapping[str, float]],
-    truth: npt.NDArray[np.bool_],
-    groups: npt.NDArray[np.int64],
-    sorts: npt.NDArray[np.str_],
-    names: Sequence[str],
-    penalty: float,
-) -> Logistic:
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """Questions as the model of the subject is fitted to them: (n,) of each, and the features it may weigh."""
+
+    features: Sequence[Mapping[str, float]]
+    on_topic: npt.NDArray[np.bool_]
+    groups: npt.NDArray[np.int64]
+    sorts: npt.NDArray[np.str_]
+    names: Sequence[str]
+
+    def some(self, chosen: npt.NDArray[np.intp]) -> _Asked:
+        """Those at some places."""
+        features = [self.features[at] for at in chosen]
+        return _Asked(features, self.on_topic[chosen], self.groups[chosen], self.sorts[chosen], self.names)
+
+    def fit(self, penalty: float) -> Logistic:
+        """The model of all of them."""
+        return fit_logistic(self.features, self.on_topic, self.names, penalty)
+
+
+def _fit_topic(asked: _Asked, penalty: float) -> Logistic:
     """The model of all sorts, its logits scaled as suits a sort that it has not seen."""
-    model = fit_logistic(features, truth, names, penalty)
-    logits = _logits_of_strangers(features, truth, groups, sorts, names, penalty)
-    scale = _regression(_UNBOUND).fit(logits[:, None], truth)
+    model = asked.fit(penalty)
+    scale = _scale(_logits_of_strangers(asked, penalty), asked.on_topic)
     slope, offset = float(scale.coef_[0][0]), float(scale.intercept_[0])
     terms = tuple(replace(term, weight=term.weight * slope) for term in model.terms)
     return Logistic(terms, model.intercept * slope + offset)
 
 
-def _best_for_strangers(
-    features: Sequence[Mapping[str, float]],
-    truth: npt.NDArray[np.bool_],
-    groups: npt.NDArray[np.int64],
-    sorts: npt.NDArray[np.str_],
-    names: Sequence[str],
-) -> float:
+def _best_for_strangers(asked: _Asked) -> float:
     """The penalty with which the models, put to scale, are the least surprised by sorts they have not seen."""
-    from sklearn.metrics import log_loss
 
-    losses = []
-    for penalty in PENALTIES:
-        logits = _logits_of_strangers(features, truth, groups, sorts, names, penalty)[:, None]
-        expected = _regression(_UNBOUND).fit(logits, truth).predict_proba(logits)[:, 1]
-        losses.append(float(log_loss(truth, expected)))
-    return PENALTIES[int(np.argmin(losses))]
+    def expected(penalty: float) -> Matrix:
+        logits = _logits_of_strangers(asked, penalty)
+        told: Matrix = _scale(logits, asked.on_topic).predict_proba(logits[:, None])[:, 1]
+        return told
+
+    return _least_surprised(asked.on_topic, expected)
 
 
-def _logits_of_strangers(
-    features: Sequence[Mapping[str, float]],
-    truth: npt.NDArray[np.bool_],
-    groups: npt.NDArray[np.int64],
-    sorts: npt.NDArray[np.str_],
-    names: Sequence[str],
-    penalty: float,
-) -> Matrix:
+def _logits_of_strangers(asked: _Asked, penalty: float) -> Matrix:
     """What models say that have seen neither the fold of a question on the subject nor the sort of one off it.
 
     Where there is one sort only, its own folds have to do.
     """
-    there = sorted(set(sorts[~truth].tolist()))
-    total, times = np.zeros(len(truth)), np.zeros(len(truth))
-    for left_out in there if len(there) > 1 else [None]:
-        strange = ~truth & (sorts == left_out) if left_out is not None else np.zeros(len(truth), dtype=bool)
+    sorts = np.unique(asked.sorts[~asked.on_topic])
+    total, times = np.zeros(len(asked.features)), np.zeros(len(asked.features))
+    for left_out in sorts:
+        of_this = ~asked.on_topic & (asked.sorts == left_out)
+        strange = of_this if len(sorts) > 1 else np.zeros_like(of_this)
         known = np.flatnonzero(~strange)
-        for seen, unseen in folds(truth[known], groups[known]):
-            mine = known[seen]
-            model = fit_logistic([features[at] for at in mine], truth[mine], names, penalty)
-            # An easy question of a sort that was seen is told by the models that did not see it.
-            others = known[unseen] if left_out is None else known[unseen][truth[known[unseen]]]
-            asked = np.concatenate([others, np.flatnonzero(strange)])
-            total[asked] += _logits(model, [features[at] for at in asked])
-            times[asked] += 1
+        for seen, unseen in folds(asked.on_topic[known], asked.groups[known]):
+            model = asked.some(known[seen]).fit(penalty)
+            others = known[unseen]
+            if len(sorts) > 1:
+                # An easy question is told by the models that did not see its sort.
+                others = others[asked.on_topic[others]]
+            told = np.concatenate([others, np.flatnonzero(strange)])
+            total[told] += _logits(model, [asked.features[at] for at in told])
+            times[told] += 1
     mean: Matrix = total / times
     return mean
+
+
+def _scale(logits: Matrix, truth: npt.NDArray[np.bool_]) -> LogisticRegression:
+    """The slope and the offset that make probabilities of logits."""
+    return _regression(_UNBOUND).fit(logits[:, None], truth)
+
+
+def _least_surprised(truth: npt.NDArray[np.bool_], expected: Callable[[float], Matrix]) -> float:
+    """The penalty whose expected probabilities have the least loss."""
+    from sklearn.metrics import log_loss
+
+    losses = [
+        float(log_loss(truth, np.clip(expected(penalty), 1e-6, 1 - 1e-6), labels=[False, True]))
+        for penalty in PENALTIES
+    ]
+    return PENALTIES[int(np.argmin(losses))]
 
 
 def folds(
