@@ -7,7 +7,6 @@ kinds of features that are furthest below those of answerable questions.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +14,7 @@ from ragcli.gate.calibration import Calibration, Kind, Logistic, shipped
 from ragcli.gate.explaining import explain
 from ragcli.gate.features import features_of
 from ragcli.gate.values import Decision
-from ragcli.retrieval.common_words import COMMON_WORDS
+from ragcli.retrieval.common_words import content_words
 
 if TYPE_CHECKING:
     from ragcli.gate.evidence import Evidence
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from ragcli.gate.values import Preset, Reason
 
 _MOST_REASONS: Final = 2
-_WORD: Final = re.compile(r"[^\W_]+")
 _ENDS: Final[tuple[tuple[tuple[str, ...], Reason], ...]] = (
     (("_ahead", "_ahead5", "_ahead15", "_steep", "beats"), "NO_MARGIN"),
     (("agreement", "steady", "steady_all", "steady_top"), "NO_CONSENSUS"),
@@ -49,7 +47,7 @@ class CalibratedJudge:
 
     def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:
         """See `Judge`."""
-        if not _asks(evidence.question):
+        if not content_words(evidence.question):
             # No such question was among those that the models were fitted to, and what they say of it is chance.
             threshold = self._calibration("meanings").thresholds[preset]
             return Decision(False, 0.0, threshold, ("LOW_COVERAGE",), _ASKS_NOTHING, {}, self.name)
@@ -81,11 +79,6 @@ class CalibratedJudge:
         if kind not in self._known:
             self._known[kind] = shipped(kind)
         return self._known[kind]
-
-
-def _asks(question: str) -> bool:
-    """Is there a word in it that texts on one subject have and others have not?"""
-    return any(word not in COMMON_WORDS for word in _WORD.findall(question.lower()))
 
 
 def _reasons(calibration: Calibration, features: Mapping[str, float]) -> tuple[Reason, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 from ragcli.gate.explaining import explain
 from ragcli.gate.pool import plain_request
 from ragcli.gate.values import Decision
-from ragcli.retrieval.common_words import COMMON_WORDS
+from ragcli.retrieval.common_words import content_words
 from ragcli.retrieval.fusion import reciprocal_ranks
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _reordered(evidence: Evidence) -> list[tuple[float, str]]:
     ]
     if not found:
         return []
-    words = _content(evidence.question)
+    words = content_words(evidence.question)
     pairs = [" ".join(pair) for pair in pairwise(words)]
     most = max(score for score, _ in found)
     scored = []
@@ -121,11 +121,11 @@ def _fused(ranked: Ranked) -> Iterator[tuple[float, str]]:
 
 
 def _features(question: str, passages: Sequence[tuple[float, str]]) -> dict[str, float]:
-    asked = set(_content(question))
+    asked = set(content_words(question))
     scores = [score for score, _ in passages]
     together = {word for _, text in passages for word in _words(text)}
     ahead = max(0.0, (scores[0] - scores[1]) / scores[0]) if len(scores) > 1 and scores[0] > 0 else 0.0
-    first = [set(_content(text)) for _, text in passages[:3]]
+    first = [set(content_words(text)) for _, text in passages[:3]]
     shared = [len(one & other) / len(one | other) if one | other else 0.0 for one, other in combinations(first, 2)]
     return {
         "top_score": min(1.0, scores[0]) if scores else 0.0,
@@ -138,7 +138,3 @@ def _features(question: str, passages: Sequence[tuple[float, str]]) -> dict[str,
 
 def _words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
-
-
-def _content(text: str) -> list[str]:
-    return [word for word in _words(text) if word not in COMMON_WORDS]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 _COMMON: Final = (
@@ -12,3 +13,9 @@ _COMMON: Final = (
 )
 COMMON_WORDS: Final = frozenset(_COMMON.split())
 """English words that are in every text and tell nothing of what it is about."""
+_WORD: Final = re.compile(r"[^\W_]+")
+
+
+def content_words(text: str) -> list[str]:
+    """The words that say what a text is about, in small letters and in their order."""
+    return [word for word in _WORD.findall(text.lower()) if word not in COMMON_WORDS]

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
 from ragcli.config.endpoints import is_remote
-from ragcli.retrieval.common_words import COMMON_WORDS
+from ragcli.retrieval.common_words import content_words
 from ragcli.retrieval.rerank import compare_with_texts, piece_weights
 
 if TYPE_CHECKING:
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from ragcli.retrieval.query import Searcher
 
     Scores = npt.NDArray[np.float64]
-
-_WORD: Final = re.compile(r"[^\W_]+")
 
 
 def sentence_scores(
@@ -75,8 +72,7 @@ def _by_words(snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
     analysis = analyser()
 
     def terms(text: str) -> set[str]:
-        words = [word for word in _WORD.findall(text.lower()) if word not in COMMON_WORDS]
-        return set(analysis.analyze(searchable(" ".join(words), query=True)))
+        return set(analysis.analyze(searchable(" ".join(content_words(text)), query=True)))
 
     total = sum(snapshot.chunk_count for snapshot in snapshots)
     rarity = {}
