@@ -5,8 +5,9 @@
 
 A corpus is a folder of papers or a BEIR folder; `made_sentences.py` says how sentences are made of it. With --fit the
 coefficients of the semantic judge are fitted on a corpus, by logistic regression, and printed as they stand in
-`ragcli.gate.semantic`; never measure on that corpus. It is fitted on more than it is measured on: directions turned
-round too, and sentences that stand in another document, because a sentence may also be supported by nothing at all.
+`ragcli.grounding.faithfulness.semantic`; never measure on that corpus. It is fitted on more than it is measured on:
+directions turned round too, and sentences that stand in another document, because a sentence may also be supported by
+nothing at all.
 """
 
 from __future__ import annotations
@@ -22,10 +23,11 @@ from pathlib import Path
 import numpy as np
 from made_sentences import KINDS, Made, made_sentences
 
-from ragcli.gate.faithfulness import Claim, FaithfulnessJudge, Passage, open_faithfulness_judge
-from ragcli.gate.semantic import SemanticJudge, TokenVectors, probability
+from ragcli.grounding.faithfulness.claims import Claim, EvidencePassage, FaithfulnessJudge
+from ragcli.grounding.faithfulness.semantic import SemanticJudge, TokenVectors, support_probability
+from ragcli.grounding.judge_registry import open_faithfulness_judge
 from ragcli.models import load_encoder
-from ragcli.records import CollectionSettings
+from ragcli.types import CollectionSettings
 
 HERE = Path(__file__).parent
 START = "<!-- measured by scripts/bench/faithfulness: start -->"
@@ -63,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def claim_of(made: Made) -> Claim:
     """The claim and its one passage."""
-    return Claim(made.sentence, (Passage(made.passage, made.about),))
+    return Claim(made.sentence, (EvidencePassage(made.passage, made.about),))
 
 
 def token_vectors(made: Sequence[Made]) -> TokenVectors:
@@ -91,7 +93,7 @@ def fitted(judge: SemanticJudge, made: Sequence[Made]) -> dict[str, float]:
     weights: dict[str, float] = {"intercept": 0.0, "coverage": 1.0, "words": -1.0}
     names = list(candidates[kept[0]][0])
     for _ in range(ROUNDS):
-        best = [max(candidates[number], key=lambda each: probability(each, weights)) for number in kept]
+        best = [max(candidates[number], key=lambda each: support_probability(each, weights)) for number in kept]
         while True:
             rows = np.asarray([[features[name] for name in names] for features in best])
             model = LogisticRegression(C=3.0, max_iter=5000, class_weight="balanced").fit(rows, labels)
@@ -105,7 +107,7 @@ def fitted(judge: SemanticJudge, made: Sequence[Made]) -> dict[str, float]:
             names = [name for name in names if name not in wrong]
         weights = {"intercept": round(float(model.intercept_[0]), 3)}
         weights |= {name: round(float(value), 3) for name, value in zip(names, model.coef_[0], strict=True)}
-    scores = [max(probability(each, weights) for each in candidates[number]) for number in kept]
+    scores = [max(support_probability(each, weights) for each in candidates[number]) for number in kept]
     print(
         f"  fitted on {len(kept)}: AUC {auc(labels, scores):.3f}, {accuracy(labels, scores, 0.5):.3f} right",
         file=sys.stderr,

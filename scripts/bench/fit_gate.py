@@ -18,26 +18,28 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from gate_sets import Corpora, families, off_topic, read_beir, reduction, technical
 
 from ragcli.collection import Collection
-from ragcli.gate.calibration import Kind, encode
-from ragcli.gate.features import features_of
-from ragcli.gate.fitting import Fitted, Observation, fit_models
-from ragcli.gate.pool import POOL, JudgedPool, judged_pools
-from ragcli.retrieval.query import Searcher
+from ragcli.grounding.sufficiency.calibration_models import CalibrationKind, encode_calibration
+from ragcli.grounding.sufficiency.features import features_of
+from ragcli.grounding.sufficiency.fitting import (
+    FittedCalibration,
+    LabelledFeatures,
+    QuestionLabel,
+    fit_default_calibration,
+)
+from ragcli.grounding.sufficiency.pool_statistics import JUDGED_CANDIDATES, PoolStatistics, measure_pools
 from ragcli.retrieval.request import QueryRequest
+from ragcli.retrieval.searcher import Searcher
 
-if TYPE_CHECKING:
-    from ragcli.gate.fitting import Label
-
-OUT = Path(__file__).parents[2] / "src" / "ragcli" / "gate" / "coefficients.json"
+OUT = Path(__file__).parents[2] / "src" / "ragcli" / "grounding" / "sufficiency" / "coefficients.json"
 TECHNICAL = 200
-KINDS: tuple[Kind, ...] = ("meanings", "words")
-Row = tuple[str, "Label", int, str]
+KINDS: tuple[CalibrationKind, ...] = ("meanings", "words")
+Row = tuple[str, QuestionLabel, int, str]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,23 +60,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         observed = json.loads(store.read_text("utf-8"))
     fitted = {}
     for kind in KINDS:
-        observations = [Observation(**each) for each in observed[kind]]
+        observations = [LabelledFeatures(**each) for each in observed[kind]]
         where = "SciFact's training claims and off-topic questions"
-        fitted[kind] = fit_models(observations, kind, encoder=None, where=where)
+        fitted[kind] = fit_default_calibration(observations, kind, encoder=None, where=where)
         print(f"{kind}: {summary(fitted[kind], observations)}")
-    written = {kind: json.loads(encode(_rounded(each))) for kind, each in fitted.items()}
+    written = {kind: json.loads(encode_calibration(_rounded(each))) for kind, each in fitted.items()}
     given.out.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     return 0
 
 
-def extract(folder: Path, work: Path, reductions: int) -> dict[Kind, list[dict[str, Any]]]:
+def extract(folder: Path, work: Path, reductions: int) -> dict[CalibrationKind, list[dict[str, Any]]]:
     """The features of every question on every reduction, by kind."""
     beir = read_beir(folder)
     qrels = beir.qrels("train")
     family = families(qrels)
     strangers = [(text, "general") for text in off_topic("fit")]
     strangers += [(text, "technical") for text in technical(TECHNICAL, 1)]
-    observed: dict[Kind, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
+    observed: dict[CalibrationKind, list[dict[str, Any]]] = {kind: [] for kind in KINDS}
     for seed in range(1, reductions + 1):
         chosen = reduction(qrels, seed)
         collection = Corpora(beir, work).without(chosen.removed, f"fit-{seed}")
@@ -87,34 +89,34 @@ def extract(folder: Path, work: Path, reductions: int) -> dict[Kind, list[dict[s
     return observed
 
 
-def reductions_of(observed: Sequence[Observation]) -> int:
+def reductions_of(observed: Sequence[LabelledFeatures]) -> int:
     """How many reductions features are of: an off-topic question is asked of each once."""
     asked = [each.group for each in observed if each.label == "easy"]
     return len(asked) // len({*asked})
 
 
-def features(collection: Collection, rows: Sequence[Row]) -> dict[Kind, list[Observation]]:
+def features(collection: Collection, rows: Sequence[Row]) -> dict[CalibrationKind, list[LabelledFeatures]]:
     """What the pools of some questions measure, with meanings and by words alone."""
-    observed: dict[Kind, list[Observation]] = {kind: [] for kind in KINDS}
+    observed: dict[CalibrationKind, list[LabelledFeatures]] = {kind: [] for kind in KINDS}
     with Searcher([collection]) as searcher:
         for text, label, group, sort in rows:
-            for pool in judged_pools(searcher, QueryRequest(text), text):
-                observed["meanings"].append(Observation(features_of(pool), label, group, sort))
+            for pool in measure_pools(searcher, QueryRequest(text), text):
+                observed["meanings"].append(LabelledFeatures(features_of(pool), label, group, sort))
                 if (bare := by_words(pool)) is not None:
-                    observed["words"].append(Observation(features_of(bare), label, group, sort))
+                    observed["words"].append(LabelledFeatures(features_of(bare), label, group, sort))
     return observed
 
 
-def by_words(pool: JudgedPool) -> JudgedPool | None:
+def by_words(pool: PoolStatistics) -> PoolStatistics | None:
     """The pool as it would be without an encoder; None if there would be nothing in it."""
-    best = np.argsort(-pool.bm25, kind="stable")[:POOL]
+    best = np.argsort(-pool.bm25, kind="stable")[:JUDGED_CANDIDATES]
     best = best[pool.bm25[best] > 0]
     if not len(best):
         return None
     return replace(pool, documents=pool.documents[best], bm25=pool.bm25[best], words=pool.words[best], meanings=None)
 
 
-def summary(fitted: Fitted, observations: Sequence[Observation]) -> str:
+def summary(fitted: FittedCalibration, observations: Sequence[LabelledFeatures]) -> str:
     """How well the folds told the kinds apart."""
     from sklearn.metrics import roc_auc_score
 
@@ -132,7 +134,7 @@ def summary(fitted: Fitted, observations: Sequence[Observation]) -> str:
     return "; ".join(parts)
 
 
-def _rounded(fitted: Fitted) -> Any:
+def _rounded(fitted: FittedCalibration) -> Any:
     def short(model: Any) -> Any:
         terms = tuple(
             replace(term, centre=_short(term.centre), scale=_short(term.scale), weight=_short(term.weight))

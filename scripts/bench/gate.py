@@ -21,10 +21,10 @@ from pathlib import Path
 from gate_sets import Beir, Corpora, labels, off_topic, read_beir, reduction
 
 from ragcli.collection import Collection
-from ragcli.evaluation.gating import GateQuestion, GateReport, area, decisions, gate_report
-from ragcli.gate import Decision, open_judge
-from ragcli.gate.values import JUDGES, PRESETS
-from ragcli.retrieval.query import Searcher
+from ragcli.evaluation.gate_evaluation import GateQuestion, GateReport, area, gate_report, judge_questions
+from ragcli.grounding import Decision, open_judge
+from ragcli.grounding.sufficiency.evidence import PRESETS, SUFFICIENCY_JUDGES
+from ragcli.retrieval.searcher import Searcher
 
 HERE = Path(__file__).parent
 KINDS = ("answerable", "hard", "Cranfield", "off-topic")
@@ -86,7 +86,7 @@ def sections(scifact: Beir, cranfield: Beir, work: Path, thirds: int) -> Iterato
     others = list(cranfield.questions.items())
     corpora = Corpora(scifact, work)
     qrels = scifact.qrels("test")
-    hard: dict[str, list[float]] = {judge: [] for judge in JUDGES}
+    hard: dict[str, list[float]] = {judge: [] for judge in SUFFICIENCY_JUDGES}
     for seed in range(1, thirds + 1):
         chosen = reduction(qrels, seed)
         collection = corpora.without(chosen.removed, f"test-{seed}")
@@ -96,7 +96,7 @@ def sections(scifact: Beir, cranfield: Beir, work: Path, thirds: int) -> Iterato
             "Cranfield": others if seed == 1 else [],
             "off-topic": strangers if seed == 1 else [],
         }
-        found = [measure(collection, judge, questions) for judge in JUDGES]
+        found = [measure(collection, judge, questions) for judge in SUFFICIENCY_JUDGES]
         for each in found:
             hard[each.judge].append(each.area("hard"))
         if seed == 1:
@@ -116,7 +116,7 @@ def measure(collection: Collection, judge: str, questions: Questions) -> Measure
     with Searcher([collection]) as searcher:
         opened = open_judge(judge, [collection])
         found = {
-            kind: decisions(searcher, opened, [GateQuestion(*each, kind == "answerable") for each in mine])
+            kind: judge_questions(searcher, opened, [GateQuestion(*each, kind == "answerable") for each in mine])
             for kind, mine in questions.items()
         }
     print(f"{collection.name}: {judge} judged {sum(map(len, found.values()))} questions", file=sys.stderr)
@@ -143,9 +143,9 @@ def main_table(found: Sequence[Measured], questions: Questions, removed: int) ->
 
 def preset_table(found: Sequence[Measured]) -> Iterator[str]:
     """What share of each kind the calibrated judge lets through at each preset."""
-    from ragcli.gate.calibration import shipped
+    from ragcli.grounding.sufficiency.calibration_models import default_calibration
 
-    thresholds = shipped("meanings").thresholds
+    thresholds = default_calibration("meanings").thresholds
     yield "\nWhat the `calibrated` judge lets through:\n"
     yield "| preset | from probability | " + " | ".join(KINDS) + " |"
     yield "|---|" + "--:|" * (1 + len(KINDS))
@@ -168,7 +168,7 @@ def transfer_table(scifact: Beir, cranfield: Beir, work: Path, strangers: Sequen
     )
     yield "| judge | AUC | precision | recall | calibration error |"
     yield "|---|" + "--:|" * 4
-    for judge in JUDGES:
+    for judge in SUFFICIENCY_JUDGES:
         each = measure(collection, judge, questions)
         report = each.report("claims", "off-topic")
         cells = [f"{each.area('claims', 'off-topic'):.3f}"]

@@ -23,9 +23,9 @@ from gate import with_tables
 from gate_sets import Beir, Qrels, read_beir, reduction
 
 from ragcli.collection import Collection
-from ragcli.gate.fitting import Observation, best_penalty, fit_logistic, folds
-from ragcli.retrieval.query import Searcher
+from ragcli.grounding.sufficiency.fitting import LabelledFeatures, best_penalty, fit_logistic, folds
 from ragcli.retrieval.request import QueryRequest
+from ragcli.retrieval.searcher import Searcher
 
 OUT = Path(__file__).parent / "GATE.md"
 DEPTH = 10
@@ -38,7 +38,7 @@ Numbers = npt.NDArray[np.float64]
 class Claims:
     """The claims of all reductions: their observations, and the rank of the first cited paper (0: beyond `DEPTH`)."""
 
-    observed: Sequence[Observation]
+    observed: Sequence[LabelledFeatures]
     ranks: npt.NDArray[np.int64]
 
     @property
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def read_claims(beir: Beir, work: Path) -> Claims:
     """The features that fit_gate left, and where each claim's papers are found."""
     stored = json.loads((work / "features.json").read_text("utf-8"))["meanings"]
-    observed = [Observation(**each) for each in stored]
+    observed = [LabelledFeatures(**each) for each in stored]
     claims = [each for each in observed if each.label != "easy"]
     ranks: list[int] = []
     qrels = beir.qrels("train")

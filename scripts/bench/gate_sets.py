@@ -17,7 +17,7 @@ from random import Random
 
 from ragcli.collection import Collection, IngestOptions, ingest, reindex
 from ragcli.models import Encoder, load_encoder
-from ragcli.records import CollectionSettings
+from ragcli.types import CollectionSettings
 
 HERE = Path(__file__).parent
 Qrels = Mapping[str, frozenset[str]]

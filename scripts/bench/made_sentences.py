@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Literal
 
 from ragcli.documents import chunk_document, read_file, read_jsonl
-from ragcli.documents.discover import discover
+from ragcli.documents.discovery import discover
 from ragcli.errors import DocumentError
-from ragcli.records import Document
-from ragcli.retrieval.spans import sentence_spans
+from ragcli.text.sentences import sentence_spans
+from ragcli.types import Document
 
 Kind = Literal["number", "negation", "name", "direction"]
 KINDS: tuple[Kind, ...] = ("number", "negation", "name")

@@ -102,8 +102,8 @@ def questions(data: Path, count: int) -> list[str]:
 def warm(data: Path, count: int) -> dict[str, float]:
     """Medians in milliseconds, and how often both ways find the same first passage."""
     from ragcli.collection import Collection
-    from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest
+    from ragcli.retrieval.searcher import Searcher
 
     asked = questions(data, count)
     seconds: dict[str, list[float]] = {"one": [], "ten": []}

@@ -21,10 +21,10 @@ from synthetic import ANSWERS, Topic, topics, topics_in
 from worker import spread, timed
 
 from ragcli.collection import Collection
-from ragcli.index.dense import all_scores, best, top_rows_by_signs
+from ragcli.index.nearest_neighbours import inner_products, top_k, top_rows_by_signs
 from ragcli.models import DEFAULT_ENCODER, load_encoder
-from ragcli.retrieval.query import Searcher
 from ragcli.retrieval.request import QueryRequest
+from ragcli.retrieval.searcher import Searcher
 
 QUESTIONS = 105
 
@@ -64,9 +64,9 @@ def recall(collection: Collection) -> dict[str, float]:
         for name, queries in (("planted", asked), ("others", others)):
             shares = []
             for query in queries:
-                scores = all_scores(vectors, query)
+                scores = inner_products(vectors, query)
                 scores[dead] = np.nan
-                exact = best(scores, 10)[0]
+                exact = top_k(scores, 10)[0]
                 # Below the limit the search is exact anyway; this says what the signs would do there too.
                 rows, _ = top_rows_by_signs(vectors, snapshot.signs, query, 10, dead)
                 shares.append(len({*exact.tolist()} & {*rows.tolist()}) / len(exact))

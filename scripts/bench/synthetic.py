@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from ragcli.collection import Collection, Committed, IngestEvent, ingest_jsonl
 from ragcli.models import DEFAULT_ENCODER, Encoder, Encoding, load_encoder
-from ragcli.records import CollectionSettings
+from ragcli.types import CollectionSettings
 
 FloatArray = npt.NDArray[np.float32]
 

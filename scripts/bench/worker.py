@@ -71,8 +71,8 @@ def warm(data_dir: str, name: str, beir: str) -> dict[str, float]:
     import numpy as np
 
     from ragcli.collection import Collection
-    from ragcli.retrieval.query import Searcher
     from ragcli.retrieval.request import QueryRequest, QueryResult
+    from ragcli.retrieval.searcher import Searcher
 
     results: list[QueryResult] = []
     asked = list(questions(Path(beir)).values())[:205]
@@ -130,8 +130,8 @@ def chunks(beir: Path, path: Path, count: int) -> list[str]:
 
 def embed(beir: str, path: str, count: str) -> dict[str, float]:
     """The embedding stage of an ingest: vectors and token vectors' bits, a batch at a time."""
-    from ragcli.collection.assembly import EMBED_BATCH
-    from ragcli.collection.rows import row_of
+    from ragcli.collection.store.chunk_arrays import row_from_encoding
+    from ragcli.collection.write.embedding_batches import EMBED_BATCH
     from ragcli.models import DEFAULT_ENCODER, load_encoder
 
     texts = chunks(Path(beir), Path(path), int(count))
@@ -139,7 +139,7 @@ def embed(beir: str, path: str, count: str) -> dict[str, float]:
     encoder.encode(texts[:8])
     started = time.perf_counter()
     for at in range(0, len(texts), EMBED_BATCH):
-        _ = [row_of(each) for each in encoder.encode_tokens(texts[at : at + EMBED_BATCH])]
+        _ = [row_from_encoding(each) for each in encoder.encode_tokens(texts[at : at + EMBED_BATCH])]
     return {"per_second": len(texts) / (time.perf_counter() - started)}
 
 
@@ -158,10 +158,10 @@ def embed_reference(beir: str, path: str, count: str) -> dict[str, float]:
 
 def parse(folder: str) -> dict[str, float]:
     """Pages of PDFs, read by worker processes into clean text with pages and headings."""
-    from ragcli.documents.discover import discover
-    from ragcli.documents.options import ReadOptions
-    from ragcli.documents.workers import read_files
-    from ragcli.records import Document
+    from ragcli.documents.discovery import discover
+    from ragcli.documents.parse_options import ReadOptions
+    from ragcli.documents.workers.parallel_parsing import read_files
+    from ragcli.types import Document
 
     paths = [file.path for file in discover([Path(folder)], include=["*.pdf"]).files]
     started = time.perf_counter()
@@ -197,18 +197,18 @@ def parse_floor(folder: str) -> dict[str, float]:
 
 def paper(path: str) -> dict[str, float]:
     """What a paper costs by itself: it is read, cut and embedded as at ingest, and nothing is kept."""
-    from ragcli.collection.drafts import chunk_inputs
-    from ragcli.collection.rows import row_of
+    from ragcli.collection.store.chunk_arrays import row_from_encoding
+    from ragcli.collection.write.prepared_documents import embedding_inputs
     from ragcli.documents import chunk_document
-    from ragcli.documents.options import ReadOptions
-    from ragcli.documents.workers import read_files
+    from ragcli.documents.parse_options import ReadOptions
+    from ragcli.documents.workers.parallel_parsing import read_files
     from ragcli.models import DEFAULT_ENCODER, load_encoder
-    from ragcli.records import CollectionSettings, Document
+    from ragcli.types import CollectionSettings, Document
 
     (read,) = read_files([Path(path)], ReadOptions())
     (document,) = (item for item in read.items if isinstance(item, Document))
-    inputs = list(chunk_inputs(document, chunk_document(document), CollectionSettings()))
-    rows = [row_of(each) for each in load_encoder(DEFAULT_ENCODER).encode_tokens(inputs)]
+    inputs = list(embedding_inputs(document, chunk_document(document), CollectionSettings()))
+    rows = [row_from_encoding(each) for each in load_encoder(DEFAULT_ENCODER).encode_tokens(inputs)]
     return {"chunks": len(rows)}
 
 
@@ -234,7 +234,7 @@ def quality(data_dir: str, name: str, beir: str, index: str) -> dict[str, float]
 
     from ragcli.collection import Collection
     from ragcli.models import DEFAULT_ENCODER, load_encoder
-    from ragcli.models.find import find_model
+    from ragcli.models.model_lookup import find_model
 
     asked = questions(Path(beir))
     rows = [line.split("\t") for line in (Path(beir) / "qrels" / "test.tsv").read_text("utf-8").splitlines()[1:]]

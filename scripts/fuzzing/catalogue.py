@@ -28,8 +28,10 @@ class Target:
 TARGETS = {
     target.name: target
     for target in (
-        Target("pdf", 6_000, ("ragcli.documents",), ("ragcli.documents.pypdf_engine",), seconds=60),
-        Target("pypdf", 6_000, ("ragcli.documents", "pypdf"), ("ragcli.documents.pypdf_engine", "pypdf"), seconds=60),
+        Target("pdf", 6_000, ("ragcli.documents",), ("ragcli.documents.pdf.pypdf_engine",), seconds=60),
+        Target(
+            "pypdf", 6_000, ("ragcli.documents", "pypdf"), ("ragcli.documents.pdf.pypdf_engine", "pypdf"), seconds=60
+        ),
         Target("html", 3_000, ("ragcli.documents",), utf8=True),
         Target(
             "markdown",

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from datetime import date
 from itertools import pairwise
 
-from ragcli.dates import date_text, parse_date
 from ragcli.documents import chunk_document
-from ragcli.documents.graphemes import LONGEST
-from ragcli.index.folding import fold
-from ragcli.records import Document
+from ragcli.text.datetimes import date_text, parse_date
+from ragcli.text.text_folding import fold
+from ragcli.text.unicode import MAX_GRAPHEME_LENGTH
+from ragcli.types import Document
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONGEST_FOLDED = 3_000
@@ -89,7 +89,7 @@ def check_chunks(document: Document, sizes: Sequence[tuple[int, int]] = _SIZES) 
         for chunk in chunks:
             passage = text[chunk.start : chunk.end].strip()
             holds(passage, "no chunk is blank")
-            holds(len(passage) <= size + LONGEST, "chunks are small enough")
+            holds(len(passage) <= size + MAX_GRAPHEME_LENGTH, "chunks are small enough")
             if document.pages:
                 holds(chunk.page_start is not None and chunk.page_end is not None, "a chunk knows its pages")
                 holds(

@@ -19,18 +19,18 @@ from pathlib import Path
 from scripts.fuzzing.checks import Broken, check_document, check_words, holds
 
 from ragcli.config import load_config
-from ragcli.documents.characters import plain
-from ragcli.documents.html import read_html
-from ragcli.documents.jsonl import read_jsonl
-from ragcli.documents.markdown import read_markdown
-from ragcli.documents.options import ReadOptions
-from ragcli.documents.pdf import read_pdf
-from ragcli.documents.plain import decoded, read_plain
+from ragcli.documents.character_repair import sanitize_text
+from ragcli.documents.formats.html_parser import read_html
+from ragcli.documents.formats.jsonl_parser import read_jsonl
+from ragcli.documents.formats.markdown_parser import read_markdown
+from ragcli.documents.formats.plain_text_parser import decode_text, read_plain_text
+from ragcli.documents.parse_options import ReadOptions
+from ragcli.documents.pdf.pdf_parser import read_pdf
 from ragcli.errors import ConfigError, DocumentError, InputError, RagcliError
-from ragcli.evaluation.labelled import labelled_text, read_labelled
-from ragcli.evaluation.load import read_any_topics
-from ragcli.evaluation.trec import qrels_text, read_qrels, read_run, run_text
-from ragcli.records import Document, Failure
+from ragcli.evaluation.dataset_loader import read_topics_of_format
+from ragcli.evaluation.relevance_labels import format_labelled_questions, read_labelled_questions
+from ragcli.evaluation.trec_format import format_qrels, format_run, read_qrels, read_run
+from ragcli.types import Document, Failure
 
 _TOLD = re.compile(r", line (\d+): (?:(?:\w+\.)*(\w+) (?!not UTF-8))?", re.ASCII)
 _MARKED = ("utf-8-sig", "utf-16", "utf-32")
@@ -39,7 +39,7 @@ _MARKED = ("utf-8-sig", "utf-16", "utf-32")
 def check_text(data: bytes) -> None:
     """Plain text: UTF-8 and whatever has a byte order mark come out as they went in."""
     try:
-        document = read_plain(data, Path("fuzz.txt"))
+        document = read_plain_text(data, Path("fuzz.txt"))
     except DocumentError as error:
         _check_refusal(error, "fuzz.txt")
         return
@@ -49,11 +49,11 @@ def check_text(data: bytes) -> None:
     except UnicodeDecodeError:
         return
     if b"\x00" not in data and not data.startswith(b"\xef\xbb\xbf"):
-        holds(document.text == plain(told)[0], "UTF-8 is read as it is")
+        holds(document.text == sanitize_text(told)[0], "UTF-8 is read as it is")
     if told and told[0] not in "\x00\ufeff":
         for encoding in _MARKED:
-            again = read_plain(told.encode(encoding), Path("fuzz.txt"))
-            holds(again.text == plain(told)[0], f"marked {encoding} is read as it is")
+            again = read_plain_text(told.encode(encoding), Path("fuzz.txt"))
+            holds(again.text == sanitize_text(told)[0], f"marked {encoding} is read as it is")
 
 
 def check_markdown(data: bytes) -> None:
@@ -64,7 +64,7 @@ def check_markdown(data: bytes) -> None:
         _check_refusal(error, "fuzz.md")
         return
     check_document(document)
-    whole = plain(decoded(data, "fuzz.md"))[0]
+    whole = sanitize_text(decode_text(data, "fuzz.md"))[0]
     holds(whole.endswith(document.text), "markdown is kept word for word")
     for start in (*(heading.start for heading in document.headings), *(span[0] for span in document.spans)):
         holds(start == 0 or document.text[start - 1] == "\n", "markdown's blocks begin where lines do")
@@ -104,13 +104,13 @@ def _check_record(document: Document, line: bytes, otherwise: str) -> None:
     check_document(document)
     record = json.loads(line)
     holds(isinstance(record, dict), "only objects are records")
-    text = plain(record.get("text") or "")[0]
+    text = sanitize_text(record.get("text") or "")[0]
     holds(document.text.endswith(text) if text else document.title, "a record's text is kept")
     given = record.get("id", record.get("_id"))
     if given is None:
         holds(document.record_id == otherwise, "a record without an id is called by its line")
     elif isinstance(given, str) and given.strip():
-        holds(document.record_id == plain(given)[0], "a record keeps its id")
+        holds(document.record_id == sanitize_text(given)[0], "a record keeps its id")
 
 
 def check_pdf(data: bytes) -> None:
@@ -151,7 +151,7 @@ def check_evaluation(data: bytes) -> None:
     """Topics, qrels, runs and labelled questions; what is read can be written, and is then read as the same."""
     file = _scratch() / "questions"
     file.write_bytes(data)
-    for read in (_read_qrels, _read_run, _read_labelled, read_any_topics):
+    for read in (_read_qrels, _read_run, _read_labelled, read_topics_of_format):
         try:
             read(file)
         except InputError as error:
@@ -161,7 +161,7 @@ def check_evaluation(data: bytes) -> None:
 def _read_qrels(file: Path) -> None:
     qrels = read_qrels(file)
     copy = file.with_name("copy")
-    copy.write_text(qrels_text(qrels.judgements), encoding="utf-8")
+    copy.write_text(format_qrels(qrels.judgements), encoding="utf-8")
     again = read_qrels(copy)
     holds(again.count == qrels.count, "qrels keep their number when written")
 
@@ -169,7 +169,7 @@ def _read_qrels(file: Path) -> None:
 def _read_run(file: Path) -> None:
     run = read_run(file)
     copy = file.with_name("copy")
-    copy.write_text(run_text(run), encoding="utf-8")
+    copy.write_text(format_run(run), encoding="utf-8")
     again = read_run(copy)
     holds(
         [again.items(query) for query in again.rankings] == [run.items(query) for query in run.rankings],
@@ -178,15 +178,15 @@ def _read_run(file: Path) -> None:
 
 
 def _read_labelled(file: Path) -> None:
-    topics, qrels = read_labelled(file, keep_irrelevant=True)
+    topics, qrels = read_labelled_questions(file, keep_irrelevant=True)
     for topic in topics:
         check_words(topic.query_id, "a query's id")
         check_words(topic.text, "a query")
     if not any(qrels.judgements.get(topic.query_id) for topic in topics):
         return
     copy = file.with_name("copy")
-    copy.write_text(labelled_text(topics, qrels.judgements), encoding="utf-8")
-    again, judged = read_labelled(copy, keep_irrelevant=True)
+    copy.write_text(format_labelled_questions(topics, qrels.judgements), encoding="utf-8")
+    again, judged = read_labelled_questions(copy, keep_irrelevant=True)
     holds(judged.judgements == qrels.judgements, "judgements are the same when written")
     holds({topic.query_id for topic in again} <= {topic.query_id for topic in topics}, "written queries keep their ids")
 

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from ragcli.collection import Collection
 from ragcli.errors import RagcliError
-from ragcli.retrieval.grep import GrepRequest, grep
-from ragcli.retrieval.query import Searcher
+from ragcli.retrieval.exact_search import GrepRequest, grep
 from ragcli.retrieval.request import QueryRequest
+from ragcli.retrieval.searcher import Searcher
 
 PIPELINES: Final = ("bm25", "tfidf", "dense", "hybrid")
 _OWN_TO_A_RUN: Final = re.compile(r"(ingested|failed)_at='[^']*'|\bnumber=\d+")

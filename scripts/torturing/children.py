@@ -29,17 +29,21 @@ import ragcli.models
 from ragcli.__main__ import EXIT_BUG, main
 
 if TYPE_CHECKING:
-    from ragcli.documents.options import ReadOptions
+    from ragcli.documents.parse_options import ReadOptions
 
 _IMPORTED: Final = """
-onnxruntime platformdirs re2 sklearn.feature_extraction.text tantivy ragcli.cli.app ragcli.cli.collections
-ragcli.cli.documents ragcli.cli.grep ragcli.cli.ingest ragcli.cli.output ragcli.cli.progress ragcli.cli.query
-ragcli.cli.reindex ragcli.cli.reports ragcli.cli.show ragcli.collection.finish ragcli.collection.ingestion
-ragcli.collection.intake ragcli.collection.reindexing ragcli.collection.repairing ragcli.collection.upgrading
-ragcli.collection.verification ragcli.config.load ragcli.documents.chunking ragcli.documents.discover
-ragcli.documents.flow ragcli.documents.jsonl ragcli.documents.markdown ragcli.documents.plain
-ragcli.documents.workers ragcli.index.exact ragcli.index.lexical ragcli.index.regular ragcli.index.tfidf
-ragcli.retrieval.grep ragcli.retrieval.query ragcli.retrieval.rerank
+onnxruntime platformdirs re2 sklearn.feature_extraction.text tantivy ragcli.cli.app
+ragcli.cli.commands.collections_command ragcli.cli.commands.documents_command ragcli.cli.commands.grep_command
+ragcli.cli.commands.ingest_command ragcli.cli.render.json_output ragcli.cli.render.progress_bar
+ragcli.cli.commands.query_command ragcli.cli.commands.reindex_command ragcli.cli.render.ingest_report
+ragcli.cli.commands.show_command ragcli.collection.write.compaction ragcli.collection.ingestion.ingest_run
+ragcli.collection.ingestion.document_ingester ragcli.collection.maintain.reindexing
+ragcli.collection.maintain.repairing ragcli.collection.maintain.migrations.migration_runner
+ragcli.collection.maintain.verification ragcli.config.config_loader ragcli.documents.chunking
+ragcli.documents.discovery ragcli.documents.pdf.reflow ragcli.documents.formats.jsonl_parser
+ragcli.documents.formats.markdown_parser ragcli.documents.formats.plain_text_parser
+ragcli.documents.workers.parallel_parsing ragcli.index.pattern_matching ragcli.index.bm25 ragcli.index.tfidf
+ragcli.retrieval.exact_search ragcli.retrieval.searcher ragcli.retrieval.rerank
 """
 """What the commands import when they are called."""
 
@@ -209,14 +213,14 @@ def warm_up(model: str) -> CountingEncoder:
 
 def read_here() -> None:
     """From here on, documents are parsed in this process and not in readers of their own."""
-    from ragcli.documents import workers
+    from ragcli.documents.workers import parallel_parsing
 
-    files, records = workers.read_files, workers.read_lines
+    files, records = parallel_parsing.read_files, parallel_parsing.read_lines
 
-    def files_here(paths: Iterable[Path], options: ReadOptions) -> Generator[workers.Reading, None, None]:
+    def files_here(paths: Iterable[Path], options: ReadOptions) -> Generator[parallel_parsing.ParsedFile, None, None]:
         return files(paths, replace(options, workers=0))
 
     def records_here(lines: Any, name: str, options: ReadOptions) -> Generator[Any, None, None]:
         return records(lines, name, replace(options, workers=0))
 
-    workers.read_files, workers.read_lines = files_here, records_here
+    parallel_parsing.read_files, parallel_parsing.read_lines = files_here, records_here

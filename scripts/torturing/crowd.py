@@ -35,9 +35,9 @@ from scripts.torturing.material import (
     write_records,
 )
 
-import ragcli.collection.assembly
-import ragcli.collection.finish
-import ragcli.collection.intake
+import ragcli.collection.ingestion.document_ingester
+import ragcli.collection.write.compaction
+import ragcli.collection.write.embedding_batches
 from ragcli.collection import Collection
 
 READERS: Final = 8
@@ -194,10 +194,10 @@ def _ask_cold(data: Path, turn: int, heard: list[Heard], texts: dict[str, str], 
 def _write(folder: Path, model: Path, board: Board, most: int) -> dict[str, Any]:
     """Do everything that a writer does, round after round, until enough was asked."""
     read_here()
-    ragcli.collection.assembly.EMBED_BATCH = 8  # type: ignore[misc]
-    ragcli.collection.intake.COMMIT_CHUNKS = 8  # type: ignore[misc]
-    ragcli.collection.intake.COMMIT_PAUSE = 0.0  # type: ignore[misc]
-    ragcli.collection.finish.DEAD_LEAST = 5  # type: ignore[misc]
+    ragcli.collection.write.embedding_batches.EMBED_BATCH = 8  # type: ignore[misc]
+    ragcli.collection.ingestion.document_ingester.COMMIT_CHUNKS = 8  # type: ignore[misc]
+    ragcli.collection.ingestion.document_ingester.COMMIT_MIN_SECONDS = 0.0  # type: ignore[misc]
+    ragcli.collection.write.compaction.DEAD_ROW_MIN = 5  # type: ignore[misc]
     data = folder / "data"
     states: list[tuple[int, dict[str, str]]] = []
     texts: dict[str, str] = {}
@@ -249,10 +249,10 @@ def _reindexed(rounds: int) -> list[str]:
 
 def _wait_for_readers(data: Path) -> None:
     """Let the last answers be given, after which nobody keeps old files in use."""
-    from ragcli.collection.lock import no_readers
+    from ragcli.collection.store.locks import try_exclusive_readers_lock
 
     for _ in range(600):
-        with no_readers(data / NAME) as alone:
+        with try_exclusive_readers_lock(data / NAME) as alone:
             if alone:
                 break
         time.sleep(0.05)

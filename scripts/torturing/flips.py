@@ -29,8 +29,8 @@ from scripts.torturing.answers import as_set, ask
 from scripts.torturing.children import CountingEncoder, command, in_child, in_children, read_here, value_of
 from scripts.torturing.material import NAME, QUESTIONS, answer_to, ingest_call, make_folder, write_note, write_records
 
-import ragcli.collection.finish
-import ragcli.collection.sieves
+import ragcli.collection.read.document_bloom_filters
+import ragcli.collection.write.compaction
 from ragcli.collection import Collection, repair
 from ragcli.errors import EXIT_SOME_FAILED, RagcliError
 
@@ -123,7 +123,7 @@ def _masters(work: Path, model: Path) -> dict[str, Path]:
     settled.mkdir()
 
     def make() -> None:
-        ragcli.collection.sieves.WIDTH = 12  # type: ignore[misc]
+        ragcli.collection.read.document_bloom_filters.BLOCKS_PER_FILTER = 12  # type: ignore[misc]
         os.environ["RAGCLI_DATA_DIR"] = str(settled)
         call = ingest_call(folder / "in", str(model))
         _some_failed(call)
@@ -234,7 +234,7 @@ class _Bench:
 
     def _settle_in(self) -> None:
         os.environ["RAGCLI_DATA_DIR"] = str(self._data)
-        ragcli.collection.finish.DEAD_LEAST = 1  # type: ignore[misc]
+        ragcli.collection.write.compaction.DEAD_ROW_MIN = 1  # type: ignore[misc]
         read_here()
 
     def _grow(self) -> dict[str, Any]:

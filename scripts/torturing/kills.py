@@ -34,10 +34,10 @@ from scripts.torturing.material import (
 )
 from scripts.torturing.scenes import Scene
 
-import ragcli.collection.assembly
-import ragcli.collection.finish
-import ragcli.collection.intake
-import ragcli.collection.scan
+import ragcli.collection.ingestion.change_detection
+import ragcli.collection.ingestion.document_ingester
+import ragcli.collection.write.compaction
+import ragcli.collection.write.embedding_batches
 from ragcli.collection import list_collections
 
 Fault = Literal["kill", "tear", "full", "fail"]
@@ -231,14 +231,14 @@ class Stage:
     def _settle_in(self, scene: Scene) -> None:
         os.environ.update(RAGCLI_DATA_DIR=str(self.data), TMPDIR=str(self._temporary))
         # What lies there was written long ago: an ingest looks at the times of such files and not into them.
-        ragcli.collection.scan._SETTLED_NS = -(10**15)  # type: ignore[misc]  # noqa: SLF001
+        ragcli.collection.ingestion.change_detection._SETTLED_NS = -(10**15)  # type: ignore[misc]  # noqa: SLF001
         if not scene.readers:
             read_here()
         if scene.small:
-            ragcli.collection.assembly.EMBED_BATCH = 4  # type: ignore[misc]
-            ragcli.collection.intake.COMMIT_CHUNKS = 4  # type: ignore[misc]
-            ragcli.collection.intake.COMMIT_PAUSE = 0.0  # type: ignore[misc]
-            ragcli.collection.finish.DEAD_LEAST = 5  # type: ignore[misc]
+            ragcli.collection.write.embedding_batches.EMBED_BATCH = 4  # type: ignore[misc]
+            ragcli.collection.ingestion.document_ingester.COMMIT_CHUNKS = 4  # type: ignore[misc]
+            ragcli.collection.ingestion.document_ingester.COMMIT_MIN_SECONDS = 0.0  # type: ignore[misc]
+            ragcli.collection.write.compaction.DEAD_ROW_MIN = 5  # type: ignore[misc]
 
     def _reset(self, scene: Scene) -> None:
         shutil.rmtree(self.data, ignore_errors=True)

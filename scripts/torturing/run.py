@@ -107,7 +107,7 @@ def _parts(asked: argparse.Namespace, work: Path) -> tuple[list[Part], str | Non
     """All parts that were asked for, and why there are no kills where they cannot be had."""
     from scripts.torturing.children import warm_up
     from scripts.torturing.gate import missing
-    from tests.tiny_models import tiny_encoder
+    from tests.support.tiny_models import tiny_encoder
 
     os.environ.update(RAGCLI_CACHE_DIR=str(work / "cache"), TMPDIR=str(work))
     tempfile.tempdir = None

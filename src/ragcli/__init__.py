@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 from ragcli._version import __version__
 
 if TYPE_CHECKING:
-    from ragcli.api import RagIndex as RagIndex
-    from ragcli.api import build_index as build_index
-    from ragcli.api import chunk_text as chunk_text
-    from ragcli.api import load_index as load_index
-    from ragcli.api import save_index as save_index
-    from ragcli.api import search as search
-    from ragcli.api import search_exact as search_exact
     from ragcli.collection import Collection as Collection
+    from ragcli.compat.ia_utils_rag import RagIndex as RagIndex
+    from ragcli.compat.ia_utils_rag import build_index as build_index
+    from ragcli.compat.ia_utils_rag import chunk_text as chunk_text
+    from ragcli.compat.ia_utils_rag import load_index as load_index
+    from ragcli.compat.ia_utils_rag import save_index as save_index
+    from ragcli.compat.ia_utils_rag import search as search
+    from ragcli.compat.ia_utils_rag import search_exact as search_exact
 
 # ONNX Runtime, unless told otherwise before it is loaded, reports its use to its makers.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -40,4 +40,4 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name.startswith("_") or name not in __all__:
         raise AttributeError(f"module 'ragcli' has no attribute '{name}'")
-    return getattr(import_module("ragcli.collection" if name == "Collection" else "ragcli.api"), name)
+    return getattr(import_module("ragcli.collection" if name == "Collection" else "ragcli.compat.ia_utils_rag"), name)

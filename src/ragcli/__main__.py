@@ -1,7 +1,7 @@
-"""`ragcli`, from the words of a call to its exit code: the whole story on one page.
+"""Entry point of the `ragcli` command: signals, error messages and exit codes.
 
-A command answers, or raises what it cannot do. Here that becomes one sentence on stderr and an exit code; no
-mistake of a person, a file or a disk ends in a traceback.
+A command answers, or raises what it cannot do. Here that becomes one sentence on stderr and an exit code; no mistake
+of a person, a file or a disk ends in a traceback.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = run(sys.argv[1:] if arguments is None else arguments)
         sys.stdout.flush()
     except (terminal.OutputClosedError, BrokenPipeError):
-        terminal.silence_streams()
+        terminal.discard_stdout()
         code = EXIT_DONE
     except RagcliError as error:
-        terminal.note(error.sentence, error.picture_within(terminal.width_of_notes()))
+        terminal.note(error.sentence, error.caret_display(terminal.stderr_width()))
         code = error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted.")
@@ -86,11 +86,11 @@ def run(arguments: Sequence[str]) -> int:
     """Parse the arguments and call the command. Raises RagcliError, also for a call that cannot be parsed."""
     import typer
 
-    from ragcli.cli.app import build
-    from ragcli.cli.lean import usage_error
+    from ragcli.cli.app import root_command
+    from ragcli.cli.lazy_group import usage_error
 
     try:
-        code = build().main(list(arguments), prog_name=terminal.PROGRAM, standalone_mode=False)
+        code = root_command().main(list(arguments), prog_name=terminal.PROGRAM, standalone_mode=False)
     except typer.Abort:
         return EXIT_INTERRUPTED
     except SystemExit as left:

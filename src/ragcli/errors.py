@@ -1,14 +1,14 @@
-"""What can go wrong, said to the person at the shell.
+"""Exceptions with their messages and exit codes.
 
-Every error carries one plain sentence: what is wrong, with which file, and what to do about it. The command
-line prints that sentence and leaves with the class's exit code; a library caller catches `RagcliError`.
+Every error carries one plain sentence: what is wrong, with which file, and what to do about it. The command line
+prints that sentence and leaves with the class's exit code; a library caller catches `RagcliError`.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ragcli.widths import cells_of
+from ragcli.text.display_width import column_width
 
 EXIT_DONE: Final = 0
 EXIT_NO_MATCH: Final = 1
@@ -32,7 +32,7 @@ class RagcliError(Exception):
         """What is wrong, without the picture."""
         return str(self)
 
-    def picture_within(self, width: int) -> tuple[str, ...]:  # noqa: ARG002
+    def caret_display(self, width: int) -> tuple[str, ...]:  # noqa: ARG002
         """The picture for a screen of so many cells."""
         return self.picture
 
@@ -60,7 +60,7 @@ class FilterError(UsageError):
         """What is wrong, without the expression."""
         return super().__str__()
 
-    def picture_within(self, width: int) -> tuple[str, ...]:
+    def caret_display(self, width: int) -> tuple[str, ...]:
         """The expression around the fault, and the caret, on one line each of a screen of so many cells."""
         return () if self._expression is None else caret_lines(self._expression, self._at, width)
 
@@ -132,7 +132,7 @@ class MissingExtra(RagcliError, ImportError):
     exit_code = EXIT_NO_MODEL
 
 
-_SHOWN: Final = 60
+_CARET_CONTEXT_CHARS: Final = 60
 
 
 def caret_lines(text: str, at: int, width: int | None = None) -> tuple[str, str]:
@@ -140,10 +140,10 @@ def caret_lines(text: str, at: int, width: int | None = None) -> tuple[str, str]
 
     Neither line takes more than `width` cells: a terminal would break them, and the caret would point elsewhere.
     """
-    start, stop = max(0, at - _SHOWN), min(len(text), at + _SHOWN)
+    start, stop = max(0, at - _CARET_CONTEXT_CHARS), min(len(text), at + _CARET_CONTEXT_CHARS)
     # Whatever moves the cursor would move the caret away from the fault.
     line = [character if character.isprintable() else " " for character in text[start:stop]]
-    cells = [cells_of(character) for character in line]
+    cells = [column_width(character) for character in line]
     before, after = cells[: at - start], cells[at - start :]
     if width is not None:
         while len(line) > 1 and 2 + 2 * (start > 0) + sum(before + after) + 2 * (stop < len(text)) > width:

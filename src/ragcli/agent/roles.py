@@ -1,16 +1,13 @@
-"""The roles of the search agent, each a callable. Whatever has the signature can play the part.
-
-The loop is fixed; everything that is decided in it is decided by one of these. All but the retriever get what they
-need as arguments and give values, so each can be tested, replaced or put on a language model alone. A role may be an
-`async` function: awaited where an event loop runs, run to its end where none does.
-"""
+"""Agent roles: their protocols, defaults without a language model, and checks of results."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ragcli.agent.values import Judgement, LowLevelQuery, Query, Result, SubTask
+from ragcli.agent.data_model import Judgement, LowLevelQuery, Query, Result, SubTask
+from ragcli.errors import RoleError
 
 
 @runtime_checkable
@@ -76,3 +73,92 @@ AnyFormulator = Formulator | Callable[..., Awaitable[Sequence[LowLevelQuery]]]
 AnyEvaluator = Evaluator | Callable[..., Awaitable[Judgement]]
 AnyReranker = Reranker | Callable[..., Awaitable[Sequence[Result]]]
 AnyCiter = Citer | Callable[..., Sequence[Result]] | Callable[..., Awaitable[Sequence[Result]]]
+
+
+def single_subtask_planner(query: Query, sources: Mapping[str, Retriever]) -> list[SubTask]:
+    """One sub-task over all sources, the question as it is."""
+    return [SubTask(goal=query.text, sources=tuple(sources))]
+
+
+def identity_formulator(task: SubTask, source: str) -> list[LowLevelQuery]:
+    """The goal, word for word, as the one query."""
+    return [LowLevelQuery(source=source, query=task.goal)]
+
+
+def passthrough_evaluator(task: SubTask, results: Sequence[Result]) -> Judgement:  # noqa: ARG001
+    """Keeps everything, finds it sufficient and never goes back."""
+    return Judgement(relevant=list(results), sufficient=True)
+
+
+def identity_citer(results: Sequence[Result]) -> Sequence[Result]:
+    """The results as they are: to verify a citation takes a claim, and that is `ragcli check`'s work."""
+    return results
+
+
+def splitting_planner(query: Query, sources: Mapping[str, Retriever]) -> list[SubTask]:
+    """One sub-task over all sources for each question in the query that shows its seams; by rule, without a model.
+
+    "How does Raft elect a leader, and how does a sketch count?" is two; see `ragcli.retrieval.expansion.decomposition`.
+    """
+    from ragcli.retrieval.expansion.decomposition import split_question
+
+    return [SubTask(goal=part, sources=tuple(sources)) for part in split_question(query.text)]
+
+
+Value = TypeVar("Value")
+
+
+def checked_results(who: str, given: object) -> list[Result]:
+    """`given` as a list of hits. RoleError, naming `who`, if it is none."""
+    return _all_of(who, given, Result, "Hit")
+
+
+def checked_tasks(who: str, given: object) -> list[SubTask]:
+    """`given` as a list of sub-tasks, each with a text for a goal and texts for sources."""
+    tasks = _all_of(who, given, SubTask, "SubTask")
+    for task in tasks:
+        _check_task(who, task)
+    return tasks
+
+
+def checked_queries(who: str, given: object) -> list[LowLevelQuery]:
+    """`given` as a list of low-level queries."""
+    queries = _all_of(who, given, LowLevelQuery, "LowLevelQuery")
+    for each in queries:
+        if not isinstance(each.query, str):
+            raise RoleError(f"{who} gave a query that is {_kind(each.query)} and no text.")
+    return queries
+
+
+def checked_judgement(who: str, given: object) -> Judgement:
+    """`given` as a judgement over hits."""
+    if not isinstance(given, Judgement):
+        raise RoleError(f"{who} must give a Judgement, not {_kind(given)}.")
+    relevant = checked_results(f"{who}, as relevant,", given.relevant)
+    if given.refinement is not None:
+        if not isinstance(given.refinement, SubTask):
+            raise RoleError(f"{who} must refine by a SubTask, not by {_kind(given.refinement)}.")
+        _check_task(who, given.refinement)
+    return replace(given, relevant=tuple(relevant))
+
+
+def _check_task(who: str, task: SubTask) -> None:
+    if not isinstance(task.goal, str) or isinstance(task.sources, str):
+        raise RoleError(f"{who} gave a SubTask whose goal is no text, or whose sources are one text and no tuple.")
+    for source in task.sources:
+        if not isinstance(source, str):
+            raise RoleError(f"{who} gave a SubTask with a source that is {_kind(source)} and no name.")
+
+
+def _all_of(who: str, given: object, kind: type[Value], name: str) -> list[Value]:
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes, dict)):
+        raise RoleError(f"{who} must give a sequence of {name}, not {_kind(given)}.")
+    items: list[Any] = list(given)
+    for item in items:
+        if not isinstance(item, kind):
+            raise RoleError(f"{who} must give a sequence of {name}; among what it gave is {_kind(item)}.")
+    return items
+
+
+def _kind(value: object) -> str:
+    return "nothing" if value is None else f"a {type(value).__qualname__}"

@@ -1,4 +1,4 @@
-"""The table of contents: every command, what it is for, and one call of it to copy."""
+"""The root command: the table of subcommands, their summaries and examples, and the exit codes."""
 
 from __future__ import annotations
 
@@ -8,65 +8,71 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from ragcli.cli.lean import Entry, LeanGroup, new_app
+from ragcli.cli.lazy_group import CommandEntry, LazyGroup, new_app
 from ragcli.cli.terminal import write
 
-COMMANDS: Final[Mapping[str, Entry]] = MappingProxyType(
+COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
     {
-        "ingest": Entry(
-            "ragcli.cli.ingest", "Take files and folders into a collection.", "ragcli ingest ~/papers -c papers"
+        "ingest": CommandEntry(
+            "ragcli.cli.commands.ingest_command",
+            "Take files and folders into a collection.",
+            "ragcli ingest ~/papers -c papers",
         ),
-        "query": Entry(
-            "ragcli.cli.query",
+        "query": CommandEntry(
+            "ragcli.cli.commands.query_command",
             "Find the passages that answer a question.",
             'ragcli query "how is noise mitigated in short circuits" -c papers',
         ),
-        "ask": Entry(
-            "ragcli.cli.ask",
+        "ask": CommandEntry(
+            "ragcli.cli.commands.ask_command",
             "Say whether the documents answer a question, and show where.",
             'ragcli ask "what colour is the fourth funnel" -c papers --extract',
         ),
-        "check": Entry(
-            "ragcli.cli.check",
+        "check": CommandEntry(
+            "ragcli.cli.commands.check_command",
             "Check what a text claims, sentence by sentence, against your documents.",
             "ragcli check draft.md -c papers",
         ),
-        "grep": Entry(
-            "ragcli.cli.grep",
+        "grep": CommandEntry(
+            "ragcli.cli.commands.grep_command",
             "Find an exact phrase or a regular expression.",
             'ragcli grep "negative average null energy"',
         ),
-        "show": Entry(
-            "ragcli.cli.show",
+        "show": CommandEntry(
+            "ragcli.cli.commands.show_command",
             "Read a chunk in its place, or a whole document.",
             "ragcli show d1a2b3c4d5:7 --around 1",
         ),
-        "documents": Entry("ragcli.cli.documents", "List the documents of a collection.", "ragcli documents -c papers"),
-        "collections": Entry(
-            "ragcli.cli.collections",
+        "documents": CommandEntry(
+            "ragcli.cli.commands.documents_command", "List the documents of a collection.", "ragcli documents -c papers"
+        ),
+        "collections": CommandEntry(
+            "ragcli.cli.commands.collections_command",
             "List collections; show, rename, delete, verify, export or import one.",
             "ragcli collections show papers",
         ),
-        "reindex": Entry(
-            "ragcli.cli.reindex",
+        "reindex": CommandEntry(
+            "ragcli.cli.commands.reindex_command",
             "Rebuild a collection, with another model or chunking if asked.",
             "ragcli reindex -c papers --chunk-size 800",
         ),
-        "eval": Entry(
-            "ragcli.cli.evaluate",
+        "eval": CommandEntry(
+            "ragcli.cli.commands.eval_command",
             "Measure pipelines on questions with known answers.",
             "ragcli eval data/scifact --compare bm25,dense,hybrid --baseline bm25",
         ),
-        "models": Entry(
-            "ragcli.cli.models",
+        "models": CommandEntry(
+            "ragcli.cli.commands.models_command",
             "List the models on this machine; pull one, or say where it is.",
             "ragcli models pull sentence-transformers/all-MiniLM-L6-v2",
         ),
-        "trust": Entry(
-            "ragcli.cli.trust", "Allow a collections.toml what it asks for beyond its folder.", "ragcli trust"
+        "trust": CommandEntry(
+            "ragcli.cli.commands.trust_command",
+            "Allow a collections.toml what it asks for beyond its folder.",
+            "ragcli trust",
         ),
-        "import-index": Entry(
-            "ragcli.cli.import_index",
+        "import-index": CommandEntry(
+            "ragcli.cli.commands.import_index_command",
             "Take over an index saved by ia_utils.rag.",
             "ragcli import-index old-index/ -c old",
         ),
@@ -85,7 +91,7 @@ Exit codes:
   130  interrupted"""
 
 
-class RagcliGroup(LeanGroup):
+class RootGroup(LazyGroup):
     """The group that `ragcli` itself is."""
 
     entries = COMMANDS
@@ -104,9 +110,9 @@ def _print_version(asked: bool) -> None:
         raise typer.Exit
 
 
-def build() -> Any:
+def root_command() -> Any:
     """The root command, ready to be called with arguments."""
-    app = new_app(epilog=_epilog(), completion=True, group=RagcliGroup)
+    app = new_app(epilog=_epilog(), completion=True, group=RootGroup)
 
     @app.callback(invoke_without_command=True)
     def ragcli(

@@ -1,12 +1,12 @@
-"""Everything that reaches the terminal passes here.
+"""Terminal output: control characters replaced, broken pipes handled, width and colour detected.
 
 A document, a file name or a title may hold anything: an escape sequence that retitles the window or hides what
-follows, an override that shows "fdp.exe" as "exe.pdf", markup that means something to Rich. None of it is
-passed on. Control characters become pictures of themselves (␛), directional overrides and other invisible
-controls become �, and styles are applied to text as data, never parsed out of it.
+follows, an override that shows "fdp.exe" as "exe.pdf", markup that means something to Rich. Control characters become
+control pictures (␛), directional overrides and other invisible controls become U+FFFD, and styles are applied to text
+as data, never parsed out of it.
 
-Writing stops quietly when the reader has gone (`ragcli query … | head -1`), and colour is used only where a
-person will see it.
+Writing stops quietly when the reader has gone (`ragcli query … | head -1`), and colour is used only where a person
+will see it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ragcli.widths import cells_of
+from ragcli.text.display_width import column_width
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -42,7 +42,7 @@ _UNSAFE: Final = re.compile(
 )
 
 
-_LONE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class OutputClosedError(Exception):
@@ -51,12 +51,12 @@ class OutputClosedError(Exception):
 
 def safe(text: str) -> str:
     """`text` with nothing in it that a terminal would act on. Line breaks stay."""
-    return _UNSAFE.sub(_harmless, text.replace("\r\n", "\n").replace("\t", "    "))
+    return _UNSAFE.sub(_control_replacement, text.replace("\r\n", "\n").replace("\t", "    "))
 
 
 def safe_line(text: str) -> str:
     """`text` on one line, runs of blanks folded, with nothing in it that a terminal would act on."""
-    return _UNSAFE.sub(_harmless, " ".join(text.split()))
+    return _UNSAFE.sub(_control_replacement, " ".join(text.split()))
 
 
 def name_line(name: str, screen: Screen) -> str:
@@ -65,20 +65,20 @@ def name_line(name: str, screen: Screen) -> str:
     A line break in it would make it two, of which the second is whatever a stranger chose; it becomes a picture.
     """
     if screen.interactive:
-        return _UNSAFE.sub(_picture, name)
+        return _UNSAFE.sub(_control_picture, name)
     return name.replace("\n", "\u240a").replace("\r", "\u240d")
 
 
-def whole(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """`text` from an argument, whose bytes may have been no UTF-8: what could not be read becomes �."""
-    return _LONE.sub("\ufffd", text)
+    return _SURROGATE.sub("\ufffd", text)
 
 
-def _harmless(found: re.Match[str]) -> str:
-    return "\n" if found.group() == "\n" else _picture(found)
+def _control_replacement(found: re.Match[str]) -> str:
+    return "\n" if found.group() == "\n" else _control_picture(found)
 
 
-def _picture(found: re.Match[str]) -> str:
+def _control_picture(found: re.Match[str]) -> str:
     code = ord(found.group())
     if code < 0x20:
         return chr(0x2400 + code)
@@ -126,7 +126,7 @@ def _width() -> int:
     return max(shutil.get_terminal_size((80, 24)).columns, 20)
 
 
-def width_of_notes() -> int:
+def stderr_width() -> int:
     """Cells of the screen behind stderr, which is a terminal also where stdout is a pipe."""
     import contextlib
 
@@ -158,7 +158,7 @@ def note(sentence: str, picture: Sequence[str] = ()) -> None:
     """
     import contextlib
 
-    lines = (f"{PROGRAM}: {safe_line(sentence)}", *(_UNSAFE.sub(_picture, line) for line in picture))
+    lines = (f"{PROGRAM}: {safe_line(sentence)}", *(_UNSAFE.sub(_control_picture, line) for line in picture))
     with contextlib.suppress(OSError, ValueError):
         print("\n".join(lines), file=sys.stderr, flush=True)  # noqa: T201
 
@@ -184,7 +184,7 @@ def prepare_streams() -> None:
             reconfigure(errors="replace")
 
 
-def silence_streams() -> None:
+def discard_stdout() -> None:
     """Point stdout at nothing, so that the interpreter's last flush does not complain about a closed pipe."""
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, sys.stdout.fileno())
@@ -232,7 +232,7 @@ def wrap(text: str, width: int) -> list[tuple[int, int]]:
     start, cells, space = 0, 0, -1
     at = 0
     while at < len(text):
-        step = cells_of(text[at])
+        step = column_width(text[at])
         if text[at] == " ":
             space = at
         if cells + step > width and at > start:

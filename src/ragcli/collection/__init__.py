@@ -1,25 +1,22 @@
-"""Durable collections: a SQLite store, generations, and the ingest that makes them.
+"""Durable collections: a SQLite store with generations, readers, one writer, ingest, maintenance.
 
-`Collection` is a handle, `Snapshot` one committed state for reading, `ingest` the way in. What reading needs is
-imported here, without numpy; everything that writes is imported when it is first asked for, because `ragcli grep`
-is judged by how fast it starts.
+What reading needs is imported here, without numpy; everything that writes is imported when it is first asked for,
+because `ragcli grep` is judged by how fast it starts.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from ragcli.collection.catalogue import DocumentRow, DocumentText, Field, StoredFailure
-from ragcli.collection.collection import Collection, CollectionInfo
-from ragcli.collection.generation import NO_ENCODER
-from ragcli.collection.names import check_name, list_collections
-from ragcli.collection.snapshot import Snapshot
+from ragcli.collection.data_directory import check_name, list_collections
+from ragcli.collection.handle import Collection, CollectionInfo
+from ragcli.collection.read.document_queries import DocumentRow, DocumentText, MetadataField, StoredFailure
+from ragcli.collection.read.snapshot import Snapshot
+from ragcli.collection.store.generation_record import NO_ENCODER
+from ragcli.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
-    from ragcli.collection.changes import changed_sources
-    from ragcli.collection.events import (
+    from ragcli.collection.ingest_events import (
         ChunksEmbedded,
         Committed,
         FileRead,
@@ -28,12 +25,12 @@ if TYPE_CHECKING:
         IngestReport,
         PhaseStarted,
     )
-    from ragcli.collection.exporting import Transfer, export_collection
-    from ragcli.collection.importing import import_collection
-    from ragcli.collection.ingestion import IngestOptions, ingest, ingest_jsonl
-    from ragcli.collection.reindexing import reindex
-    from ragcli.collection.repairing import repair
-    from ragcli.collection.takeover import import_index
+    from ragcli.collection.ingestion.ingest_run import IngestOptions, ingest, ingest_jsonl
+    from ragcli.collection.maintain.archive_transfer import TransferReport, export_collection, import_collection
+    from ragcli.collection.maintain.rag_index_import import import_index
+    from ragcli.collection.maintain.reindexing import reindex
+    from ragcli.collection.maintain.repairing import repair
+    from ragcli.collection.read.file_state import changed_sources
 
 __all__ = [
     "NO_ENCODER",
@@ -43,16 +40,16 @@ __all__ = [
     "Committed",
     "DocumentRow",
     "DocumentText",
-    "Field",
     "FileRead",
     "FilesPlanned",
     "IngestEvent",
     "IngestOptions",
     "IngestReport",
+    "MetadataField",
     "PhaseStarted",
     "Snapshot",
     "StoredFailure",
-    "Transfer",
+    "TransferReport",
     "changed_sources",
     "check_name",
     "export_collection",
@@ -65,30 +62,15 @@ __all__ = [
     "repair",
 ]
 
-_WHERE: Final = MappingProxyType(
+__getattr__ = lazy_exports(
+    __name__,
     {
-        "changed_sources": "changes",
-        "ChunksEmbedded": "events",
-        "Committed": "events",
-        "FileRead": "events",
-        "FilesPlanned": "events",
-        "IngestEvent": "events",
-        "IngestReport": "events",
-        "PhaseStarted": "events",
-        "Transfer": "exporting",
-        "export_collection": "exporting",
-        "import_collection": "importing",
-        "IngestOptions": "ingestion",
-        "ingest": "ingestion",
-        "ingest_jsonl": "ingestion",
-        "reindex": "reindexing",
-        "repair": "repairing",
-        "import_index": "takeover",
-    }
+        "ingest_events": "ChunksEmbedded Committed FileRead FilesPlanned IngestEvent IngestReport PhaseStarted",
+        "ingestion.ingest_run": "IngestOptions ingest ingest_jsonl",
+        "maintain.archive_transfer": "TransferReport export_collection import_collection",
+        "maintain.rag_index_import": "import_index",
+        "maintain.reindexing": "reindex",
+        "maintain.repairing": "repair",
+        "read.file_state": "changed_sources",
+    },
 )
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _WHERE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_WHERE[name]}"), name)

@@ -1,43 +1,43 @@
-"""What a person may settle once in a `collections.toml` instead of typing it again.
+"""Configuration from `collections.toml`.
 
-The file is found in the current folder, then in the user's configuration folder, or named by `--config`; the
-first one found is the only one read, so that a reader of it sees the whole truth. Every key has a type and a
-meaning here, in one place (`keys.py`); anything else in the file is an error that names file, key and line,
-because a mistyped key that is silently ignored costs an afternoon.
-
-A file found in the current folder may be a stranger's. Until the user has trusted it (`trust.py`), what reaches
-beyond its own folder (`guards.py`) is withheld.
+The file is found in the current folder, then in the user's configuration folder, or named by `--config`; the first
+one found is the only one read, so that a reader of it sees the whole truth. Every key has a type and a meaning in one
+place (`config_keys`); anything else in the file is an error that names file, key and line. A file found in the
+current folder may be a stranger's: until the user has trusted it, what reaches beyond its own folder (`trust_policy`)
+is withheld.
 """
 
-from ragcli.config.asking import AskDefaults
-from ragcli.config.guards import Demand, KeyPath
-from ragcli.config.keys import known_keys
-from ragcli.config.language import LanguageModelDefaults
-from ragcli.config.load import (
+from __future__ import annotations
+
+from ragcli.config.config_keys import known_config_keys
+from ragcli.config.config_loader import (
     CONFIG_NAME,
+    AskDefaults,
     CollectionConfig,
     Config,
+    LanguageModelDefaults,
     QueryDefaults,
+    data_dir_in_environment,
     find_config,
     load_config,
-    names_data_dir,
-    read_as_found,
+    load_untrusted_config,
     resolve_data_dir,
 )
+from ragcli.config.trust_policy import KeyPath, TrustDemand
 
 __all__ = [
     "CONFIG_NAME",
     "AskDefaults",
     "CollectionConfig",
     "Config",
-    "Demand",
     "KeyPath",
     "LanguageModelDefaults",
     "QueryDefaults",
+    "TrustDemand",
+    "data_dir_in_environment",
     "find_config",
-    "known_keys",
+    "known_config_keys",
     "load_config",
-    "names_data_dir",
-    "read_as_found",
+    "load_untrusted_config",
     "resolve_data_dir",
 ]

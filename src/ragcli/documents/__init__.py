@@ -7,19 +7,20 @@ so that importing this package costs nothing. `discover` is named like its modul
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ragcli.lazy_exports import lazy_exports
 
 if TYPE_CHECKING:
     from ragcli.documents.chunking import chunk_document, embedding_text
-    from ragcli.documents.discover import Discovery, FoundFile
-    from ragcli.documents.jsonl import read_jsonl
-    from ragcli.documents.options import ReadOptions
-    from ragcli.documents.read import SUFFIXES, kind_of, read_file
-    from ragcli.documents.workers import read_files
+    from ragcli.documents.discovery import Discovery, FoundFile
+    from ragcli.documents.formats.jsonl_parser import read_jsonl
+    from ragcli.documents.parse_options import ReadOptions
+    from ragcli.documents.parser_registry import FORMAT_OF_SUFFIX, kind_of, read_file
+    from ragcli.documents.workers.parallel_parsing import read_files
 
 __all__ = [
-    "SUFFIXES",
+    "FORMAT_OF_SUFFIX",
     "Discovery",
     "FoundFile",
     "ReadOptions",
@@ -31,21 +32,14 @@ __all__ = [
     "read_jsonl",
 ]
 
-_HOMES = {
-    "SUFFIXES": "read",
-    "Discovery": "discover",
-    "FoundFile": "discover",
-    "ReadOptions": "options",
-    "chunk_document": "chunking",
-    "embedding_text": "chunking",
-    "kind_of": "read",
-    "read_file": "read",
-    "read_files": "workers",
-    "read_jsonl": "jsonl",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "chunking": "chunk_document embedding_text",
+        "discovery": "Discovery FoundFile",
+        "formats.jsonl_parser": "read_jsonl",
+        "parse_options": "ReadOptions",
+        "parser_registry": "FORMAT_OF_SUFFIX kind_of read_file",
+        "workers.parallel_parsing": "read_files",
+    },
+)

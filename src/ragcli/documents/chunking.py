@@ -1,14 +1,4 @@
-"""A document cut into passages.
-
-A chunk is a slice of the document's text and no more than `size` characters long, but for blank space at its end.
-It ends where something ends: a section, a paragraph, a sentence, a line, a word, whichever of them comes first in
-this order in the last part of what would fit. The next chunk begins up to `overlap` characters before that end, at a
-sentence or at least a word, so that a statement near the cut stands whole in one of the two. A code fence or a table
-is cut only if it doesn't fit into one chunk.
-
-Everything looks at no more than one chunk's length of text at a time, so a document of one endless line costs no more
-than any other.
-"""
+"""Cut a document into overlapping chunks at section, paragraph, sentence or word boundaries."""
 
 from __future__ import annotations
 
@@ -17,12 +7,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
-from ragcli.documents.flow import page_at
-from ragcli.documents.graphemes import boundary_after, boundary_before, is_boundary
 from ragcli.errors import UsageError
-from ragcli.records import Chunk, Document, Heading
+from ragcli.text.unicode import boundary_after, boundary_before, is_boundary
+from ragcli.types import Chunk, Document, Heading, PageSpan
 
-SMALLEST = 50
+MIN_CHUNK_CHARS = 50
 _NEAR = 0.6
 """A chunk is at least this full before a paragraph's or sentence's end may close it."""
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
@@ -37,8 +26,8 @@ _DEEPEST = 8
 
 def check_sizes(size: int, overlap: int) -> None:
     """Raises UsageError for sizes that make no chunks."""
-    if size < SMALLEST:
-        raise UsageError(f"A chunk size of {size} is too small; it must be at least {SMALLEST} characters.")
+    if size < MIN_CHUNK_CHARS:
+        raise UsageError(f"A chunk size of {size} is too small; it must be at least {MIN_CHUNK_CHARS} characters.")
     if not 0 <= overlap < size:
         raise UsageError(
             f"An overlap of {overlap} does not fit a chunk size of {size}; it must be smaller, and not below 0."
@@ -228,3 +217,13 @@ def _heading(headings: Sequence[Heading], above: Sequence[int], place: int) -> s
         path.append(headings[number].title)
         number = above[number]
     return " › ".join(reversed(path)) if path else None
+
+
+def page_at(spans: Sequence[PageSpan], offset: int) -> int | None:
+    """The number of the page that has the character at `offset`."""
+    if not spans:
+        return None
+    index = bisect_right(spans, offset, key=lambda span: span.start) - 1
+    while index > 0 and spans[index].end <= spans[index].start:  # a page without text
+        index -= 1
+    return spans[max(index, 0)].number

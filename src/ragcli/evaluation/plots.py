@@ -1,6 +1,6 @@
-"""Pictures: what a pipeline's quality costs in time, how deep relevant items lie, how reliable the gate is.
+"""Plot quality against latency, recall by depth, and gate reliability, with matplotlib.
 
-Drawn with matplotlib, which the extra `plot` brings; it is the one part of an evaluation that needs it.
+matplotlib comes with the extra `plot`; this is the one part of an evaluation that needs it.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ragcli.atomic_files import write_output_file
 from ragcli.errors import MissingExtra, UsageError
-from ragcli.evaluation.comparison import Comparison
-from ragcli.evaluation.lines import write_whole
-from ragcli.evaluation.measures import recall_curve
+from ragcli.evaluation.ir_metrics import recall_curve
+from ragcli.evaluation.run_comparison import RunComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from ragcli.evaluation.gating import GateReport
+    from ragcli.evaluation.gate_evaluation import GateReport
 
-DEPTHS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-SUFFIXES: Final = (".svg", ".html", ".png")
+RECALL_DEPTHS: Final = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
+PLOT_SUFFIXES: Final = (".svg", ".html", ".png")
 
 _COLOURS: Final = ("#3b6fb6", "#c8553d", "#2f8f6b", "#8a5fb0", "#b58b1b", "#4d4d4d", "#d077a6", "#1f9bb4")
 _MARKERS: Final = "osD^vPX*"
@@ -35,26 +35,26 @@ _SETTINGS: Final = {"svg.hashsalt": "ragcli", "svg.fonttype": "none", "font.size
 
 def check_plot(path: Path) -> None:
     """Refuse early what could only fail after the work. Raises UsageError or MissingExtra."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--plot draws {', '.join(SUFFIXES)}; '{path.name}' ends in none of them.")
+    if path.suffix.lower() not in PLOT_SUFFIXES:
+        raise UsageError(f"--plot draws {', '.join(PLOT_SUFFIXES)}; '{path.name}' ends in none of them.")
     try:
         import matplotlib as mpl  # noqa: F401
     except ImportError:
         raise MissingExtra("--plot needs matplotlib; `pip install 'ragcli[plot]'` brings it.") from None
 
 
-def write_plot(path: Path, comparison: Comparison) -> None:
+def write_plot(path: Path, comparison: RunComparison) -> None:
     """Draw the comparison into an .svg, .png or self-contained .html file, whole or not at all."""
     title = f"{comparison.given.name}: {', '.join(result.label for result in comparison.results)}"
-    _write(path, lambda: _figure(comparison), title)
+    _write_figure(path, lambda: _comparison_figure(comparison), title)
 
 
 def write_reliability(path: Path, reports: Sequence[GateReport], name: str) -> None:
     """Draw what became of the gates' probabilities; as `write_plot`."""
-    _write(path, lambda: _reliability(reports), f"{name}: reliability of the gate")
+    _write_figure(path, lambda: _reliability_figure(reports), f"{name}: reliability of the gate")
 
 
-def _write(path: Path, draw: Callable[[], Figure], title: str) -> None:
+def _write_figure(path: Path, draw: Callable[[], Figure], title: str) -> None:
     check_plot(path)
     import matplotlib as mpl
 
@@ -62,13 +62,13 @@ def _write(path: Path, draw: Callable[[], Figure], title: str) -> None:
     with mpl.rc_context(settings):
         drawing = draw()
         suffix = path.suffix.lower()
-        data = _saved(drawing, "png" if suffix == ".png" else "svg")
+        data = _rendered(drawing, "png" if suffix == ".png" else "svg")
     if suffix == ".html":
-        data = _page(data.decode("utf-8"), title).encode("utf-8")
-    write_whole(path, data)
+        data = _html_page(data.decode("utf-8"), title).encode("utf-8")
+    write_output_file(path, data)
 
 
-def _reliability(reports: Sequence[GateReport]) -> Figure:
+def _reliability_figure(reports: Sequence[GateReport]) -> Figure:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.4, 5), layout="constrained")
@@ -79,10 +79,10 @@ def _reliability(reports: Sequence[GateReport]) -> Figure:
         axes.plot(
             [each.expected for each in bins],
             [each.found for each in bins],
-            color=_colour(at),
+            color=_series_colour(at),
             marker=_MARKERS[at % len(_MARKERS)],
             markersize=6,
-            label=_literal(report.judge if report.ece is None else f"{report.judge} (error {report.ece:.3f})"),
+            label=_escape_mathtext(report.judge if report.ece is None else f"{report.judge} (error {report.ece:.3f})"),
         )
     axes.set_xlim(0, 1)
     axes.set_ylim(0, 1)
@@ -94,7 +94,7 @@ def _reliability(reports: Sequence[GateReport]) -> Figure:
     return figure
 
 
-def _figure(comparison: Comparison) -> Figure:
+def _comparison_figure(comparison: RunComparison) -> Figure:
     from matplotlib.figure import Figure
 
     timed = any(result.cost for result in comparison.results)
@@ -106,7 +106,7 @@ def _figure(comparison: Comparison) -> Figure:
     return figure
 
 
-def _draw_quality(axes: Axes, comparison: Comparison) -> None:
+def _draw_quality(axes: Axes, comparison: RunComparison) -> None:
     measure = comparison.measures[0]
     timed = [(at, result, result.cost) for at, result in enumerate(comparison.results) if result.cost]
     middle = math.sqrt(min(cost.p50 for *_, cost in timed) * max(cost.p95 for *_, cost in timed))
@@ -116,7 +116,7 @@ def _draw_quality(axes: Axes, comparison: Comparison) -> None:
             cost.p50,
             value,
             xerr=[[0.0], [max(cost.p95 - cost.p50, 0.0)]],
-            color=_colour(at),
+            color=_series_colour(at),
             marker=_MARKERS[at % len(_MARKERS)],
             markersize=8,
             elinewidth=1,
@@ -125,7 +125,7 @@ def _draw_quality(axes: Axes, comparison: Comparison) -> None:
         # Names run towards the middle, so that none leaves the drawing.
         right = cost.p50 > middle
         axes.annotate(
-            _literal(result.label),
+            _escape_mathtext(result.label),
             (cost.p50, value),
             textcoords="offset points",
             xytext=(-7, 6) if right else (7, 6),
@@ -134,24 +134,24 @@ def _draw_quality(axes: Axes, comparison: Comparison) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:g}")
     axes.set_xlabel("latency of a query in ms: median, and bar to the 95th percentile")
-    axes.set_ylabel(_literal(measure))
+    axes.set_ylabel(_escape_mathtext(measure))
     axes.set_title("Quality against latency")
     axes.margins(x=0.2, y=0.15)
     axes.grid(visible=True, alpha=0.3)
 
 
-def _draw_recall(axes: Axes, comparison: Comparison) -> None:
+def _draw_recall(axes: Axes, comparison: RunComparison) -> None:
     reach = max((len(ranking) for result in comparison.results for ranking in result.run.rankings.values()), default=1)
-    depths = [depth for depth in DEPTHS if depth <= max(reach, 10)]
+    depths = [depth for depth in RECALL_DEPTHS if depth <= max(reach, 10)]
     for at, result in enumerate(comparison.results):
         curve = recall_curve(result.run, comparison.given.qrels, depths)
         axes.plot(
             list(curve),
             list(curve.values()),
-            color=_colour(at),
+            color=_series_colour(at),
             marker=_MARKERS[at % len(_MARKERS)],
             markersize=4,
-            label=_literal(result.label),
+            label=_escape_mathtext(result.label),
         )
     axes.set_xscale("log")
     ticks = [depth for depth in (1, 3, 5, 10, 30, 100) if depth <= depths[-1]]
@@ -164,14 +164,14 @@ def _draw_recall(axes: Axes, comparison: Comparison) -> None:
     axes.legend(loc="lower right", fontsize=9)
 
 
-def _saved(figure: Figure, kind: str) -> bytes:
+def _rendered(figure: Figure, kind: str) -> bytes:
     buffer = io.BytesIO()
     settings: dict[str, Any] = {"metadata": {"Date": None}} if kind == "svg" else {"dpi": 160}
     figure.savefig(buffer, format=kind, **settings)
     return buffer.getvalue()
 
 
-def _page(svg: str, title: str) -> str:
+def _html_page(svg: str, title: str) -> str:
     title = html.escape(title)
     drawing = svg[svg.index("<svg") :]
     return (
@@ -181,10 +181,10 @@ def _page(svg: str, title: str) -> str:
     )
 
 
-def _literal(text: str) -> str:
+def _escape_mathtext(text: str) -> str:
     # matplotlib reads dollar signs as mathematics, and SVG has no control characters.
     return "".join(each if each.isprintable() else "\ufffd" for each in text).replace("$", r"\$")
 
 
-def _colour(at: int) -> str:
+def _series_colour(at: int) -> str:
     return _COLOURS[at % len(_COLOURS)]

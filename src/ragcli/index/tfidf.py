@@ -1,17 +1,4 @@
-"""TF-IDF cosine as scikit-learn computes it, without scikit-learn at query time.
-
-The seed's first stage is `TfidfVectorizer(stop_words="english", max_features=20000, ngram_range=(1, 2))`, and its
-cosine is part of every hit, so the numbers have to be the same. Fitting is left to scikit-learn; what it learned
-is written as plain arrays, and reading them needs numpy and a memory map: importing scikit-learn would take longer
-than the whole query, and its pickles could run code.
-
-The matrix is stored by term (one column after another), because a query touches only its own few terms. The
-vocabulary is one sorted blob with offsets, searched by bisection, so opening it reads next to nothing.
-
-Files of a fitted folder: `vocabulary.txt` and `stopwords.txt` (UTF-8, one entry a line, sorted by bytes),
-`terms.i64` (where entries begin), `idf.f64`, `columns.i64` (terms + 1), `rows.i32` and `weights.f32` (one per
-non-zero), `numbers.i64` (chunk number per row) and `about.json` with the counts that tell the lengths.
-"""
+"""TF-IDF cosine as scikit-learn computes it, stored as plain arrays; scikit-learn only fits."""
 
 from __future__ import annotations
 
@@ -30,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ragcli.errors import CollectionError
-from ragcli.index.arrays import open_rows, sync_folder
-from ragcli.index.dense import best, members
+from ragcli.index.append_only_array import open_rows, sync_folder
+from ragcli.index.nearest_neighbours import in_sorted, top_k
 
 IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
@@ -160,8 +147,8 @@ class TfidfReader:
         """
         scores = self._scores(query)
         if among is not None:
-            scores[~members(np.asarray(self.numbers), among)] = 0.0
-        positions, values = best(np.where(scores > 0.0, scores, np.nan), k)
+            scores[~in_sorted(np.asarray(self.numbers), among)] = 0.0
+        positions, values = top_k(np.where(scores > 0.0, scores, np.nan), k)
         return np.asarray(self.numbers)[positions], values
 
     def cosines(self, query: str, numbers: Sequence[int] | IntArray) -> FloatArray:

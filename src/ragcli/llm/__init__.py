@@ -1,1 +1,1 @@
-"""Language models behind one protocol: texts in, a text out, within a budget, and never needed to find anything."""
+"""Language models behind one protocol, with retries, a cache and a budget."""

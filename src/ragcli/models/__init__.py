@@ -1,4 +1,4 @@
-"""Models: found on this machine, made quick once, behind two small protocols.
+"""Find, download and load encoders and rerankers.
 
 Importing this package costs numpy and nothing more; each engine's library is loaded by the function that needs it,
 and so is what `ragcli models` alone uses.
@@ -6,19 +6,15 @@ and so is what `ragcli models` alone uses.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ragcli.models.find import DEFAULT_CROSS_ENCODER, DEFAULT_ENCODER, FoundModel, find_model
-from ragcli.models.load import cross_encoder_available, load_encoder, load_reranker
-from ragcli.models.protocols import Encoder, Encoding, Engine, FloatArray, IntArray, Notify, TextReranker
-from ragcli.models.rerank import choose_reranker
+from ragcli.lazy_exports import lazy_exports
+from ragcli.models.engine_interface import Encoder, Encoding, Engine, FloatArray, IntArray, Notify, TextReranker
+from ragcli.models.model_loading import cross_encoder_available, load_encoder, load_reranker
+from ragcli.models.model_lookup import DEFAULT_CROSS_ENCODER, DEFAULT_ENCODER, LocalModel, find_model
 
 if TYPE_CHECKING:
-    from ragcli.models.catalogue import ModelListing as ModelListing
-    from ragcli.models.catalogue import list_models as list_models
-    from ragcli.models.catalogue import model_path as model_path
-    from ragcli.models.catalogue import pull as pull
+    from ragcli.models.model_inventory import ModelListing, list_models, model_path, pull
 
 __all__ = [
     "DEFAULT_CROSS_ENCODER",
@@ -27,12 +23,11 @@ __all__ = [
     "Encoding",
     "Engine",
     "FloatArray",
-    "FoundModel",
     "IntArray",
+    "LocalModel",
     "ModelListing",
     "Notify",
     "TextReranker",
-    "choose_reranker",
     "cross_encoder_available",
     "find_model",
     "list_models",
@@ -42,8 +37,9 @@ __all__ = [
     "pull",
 ]
 
-
-def __getattr__(name: str) -> object:
-    if name not in ("ModelListing", "list_models", "model_path", "pull"):
-        raise AttributeError(f"module 'ragcli.models' has no attribute '{name}'")
-    return getattr(import_module("ragcli.models.catalogue"), name)
+__getattr__ = lazy_exports(
+    __name__,
+    {
+        "model_inventory": "ModelListing list_models model_path pull",
+    },
+)

@@ -1,4 +1,4 @@
-"""What the machine has, found out without importing anything heavy: cores, kind of processor, graphics."""
+"""Detect processor cores, processor features and a GPU without heavy imports."""
 
 from __future__ import annotations
 

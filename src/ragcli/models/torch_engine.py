@@ -1,8 +1,6 @@
-"""The engine for GPUs, and for models that only sentence-transformers itself can run: fp32 on PyTorch.
+"""Run encoders and cross-encoders in fp32 on PyTorch through sentence-transformers.
 
-It reads the same windows of the same word pieces as the ONNX engine, so a collection does not care which of the
-two made its vectors. Token states are the transformer's own, what sentence-transformers calls
-`output_value="token_embeddings"`; the model is called with our windows because `encode` would cut a long text off.
+The engine for GPUs, and for models that only sentence-transformers itself can run.
 """
 
 from __future__ import annotations
@@ -16,12 +14,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ragcli.errors import ModelUnavailable
-from ragcli.models.codefree import refuse_code
-from ragcli.models.find import FoundModel
-from ragcli.models.layout import Layout, Pooling
-from ragcli.models.pieces import Pieces, encodable, read_tokenizer
-from ragcli.models.pooling import text_vector, unit_rows, weighted_window
-from ragcli.models.protocols import Encoding, FloatArray, IntArray
+from ragcli.models.engine_interface import Encoding, FloatArray, IntArray, text_vector, unit_rows, weighted_window
+from ragcli.models.model_config import EncoderConfig, Pooling, reject_custom_code
+from ragcli.models.model_lookup import LocalModel
+from ragcli.models.wordpiece_tokenizer import WindowedTokenizer, read_tokenizer, replace_surrogates_for_tokenizer
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder, SentenceTransformer
@@ -42,7 +38,7 @@ class TorchEncoder:
     dimension: int
     vocabulary_size: int
     pooling: Pooling
-    pieces: Pieces
+    pieces: WindowedTokenizer
     model: SentenceTransformer
     padding: int
     engine: str = "torch"
@@ -112,15 +108,15 @@ class TorchCrossEncoder:
 
     name: str
     model: CrossEncoder
-    passage_characters: int
+    max_passage_chars: int
     engine: str = "torch"
 
     def score(self, query: str, texts: Sequence[str]) -> FloatArray:
         """(n,) the scores of (query, text), of each text's first `passage_characters` characters."""
         if not texts:
             return np.empty(0, dtype=np.float32)
-        query = encodable(query)
-        pairs = [(query, encodable(text[: self.passage_characters])) for text in texts]
+        query = replace_surrogates_for_tokenizer(query)
+        pairs = [(query, replace_surrogates_for_tokenizer(text[: self.max_passage_chars])) for text in texts]
         scores = np.asarray(self.model.predict(pairs, show_progress_bar=False), dtype=np.float32)
         if scores.ndim != 1:
             raise ModelUnavailable(
@@ -129,10 +125,10 @@ class TorchCrossEncoder:
         return scores
 
 
-def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> TorchEncoder:
+def load_torch_encoder(found: LocalModel, layout: EncoderConfig, fingerprint: str) -> TorchEncoder:
     """Load a sentence encoder onto the best device. Raises ModelUnavailable for files it cannot load."""
-    refuse_code(found.path)
-    with _quietly():
+    reject_custom_code(found.path)
+    with _without_library_output():
         from sentence_transformers import SentenceTransformer
 
         try:
@@ -144,9 +140,9 @@ def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> T
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-            raise _unloadable(found.path, error) from None
+            raise _load_error(found.path, error) from None
     tokenizer = _tokenizer(model, found.path)
-    pieces = Pieces(tokenizer, layout.max_length, lower_case=layout.lower_case)
+    pieces = WindowedTokenizer(tokenizer, layout.max_length, lower_case=layout.lower_case)
     vocabulary = layout.config.get("vocab_size")
     return TorchEncoder(
         name=found.name,
@@ -160,10 +156,10 @@ def load_torch_encoder(found: FoundModel, layout: Layout, fingerprint: str) -> T
     )
 
 
-def load_torch_cross_encoder(found: FoundModel, passage_characters: int) -> TorchCrossEncoder:
+def load_torch_cross_encoder(found: LocalModel, max_passage_chars: int) -> TorchCrossEncoder:
     """Load a cross-encoder onto the best device. Raises ModelUnavailable for files it cannot load."""
-    refuse_code(found.path)
-    with _quietly():
+    reject_custom_code(found.path)
+    with _without_library_output():
         from sentence_transformers import CrossEncoder
 
         try:
@@ -175,12 +171,12 @@ def load_torch_cross_encoder(found: FoundModel, passage_characters: int) -> Torc
                 model_kwargs={"use_safetensors": True},
             )
         except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-            raise _unloadable(found.path, error) from None
-    return TorchCrossEncoder(found.name, model, passage_characters)
+            raise _load_error(found.path, error) from None
+    return TorchCrossEncoder(found.name, model, max_passage_chars)
 
 
 @contextlib.contextmanager
-def _quietly() -> Iterator[None]:
+def _without_library_output() -> Iterator[None]:
     """Keep transformers' own progress bars off while loading: one line of ours says enough."""
     from transformers.utils import logging
 
@@ -219,6 +215,6 @@ def _tokenizer(model: SentenceTransformer, folder: Path) -> Tokenizer:
     return Tokenizer.from_str(backend.to_str())
 
 
-def _unloadable(folder: Path, error: Exception) -> ModelUnavailable:
+def _load_error(folder: Path, error: Exception) -> ModelUnavailable:
     reason = str(error).strip().split("\n", 1)[0]
     return ModelUnavailable(f"{folder} cannot be loaded by sentence-transformers: {reason}")

@@ -1,1 +1,1 @@
-"""A question becomes ranked hits; a pattern becomes exact ones."""
+"""Search: a request becomes ranked hits; a pattern becomes exact matches."""

@@ -1,8 +1,4 @@
-"""The same document in two collections: how it is known again, and which of the two is shown.
-
-By default documents are the same when their whole texts are, whatever they are called and however they were cut into
-chunks. Of such documents the one whose chunk ranks first is shown, and the others' chunks are counted beside it.
-"""
+"""Document identity across collections: which chunks are copies and which one is ranked."""
 
 from __future__ import annotations
 
@@ -14,42 +10,46 @@ import numpy.typing as npt
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.records import StoredChunk
+    from ragcli.types import StoredChunk
 
-Identity = str | Callable[["StoredChunk"], Hashable]
+DocumentIdentity = str | Callable[["StoredChunk"], Hashable]
 """`content`, `path`, `none`, a key of metadata, or a function from a chunk to what its document is known by."""
 
-KINDS: Final = ("content", "path", "none")
+IDENTITY_KINDS: Final = ("content", "path", "none")
 _STDIN: Final = b"-"
 
 # Rounding differs with a row's place in the product; different texts are further apart.
-_ALIKE: Final = 1e-5
+_SCORE_TOLERANCE: Final = 1e-5
 
-Key = tuple[Hashable, ...]
-Place = tuple[int, int]
+IdentityKey = tuple[Hashable, ...]
+ChunkAddress = tuple[int, int]
 """A candidate: which of the collections it is from, and its chunk number there."""
 
 
-def identities(snapshot: Snapshot, chunks: Mapping[int, StoredChunk], identity: Identity) -> dict[int, Key]:
+def document_identities(
+    snapshot: Snapshot, chunks: Mapping[int, StoredChunk], identity: DocumentIdentity
+) -> dict[int, IdentityKey]:
     """What the document of each chunk, by number, is known by. One without such a thing is like no other."""
-    alone: dict[int, Key] = {number: ("alone", chunk.collection, chunk.document_id) for number, chunk in chunks.items()}
+    alone: dict[int, IdentityKey] = {
+        number: ("alone", chunk.collection, chunk.document_id) for number, chunk in chunks.items()
+    }
     if callable(identity):
-        return alone | _found({number: identity(chunk) for number, chunk in chunks.items()})
+        return alone | _known({number: identity(chunk) for number, chunk in chunks.items()})
     if identity == "none":
         return alone
-    if identity not in KINDS:
+    if identity not in IDENTITY_KINDS:
         values = {number: chunk.metadata.get(identity) for number, chunk in chunks.items()}
-        return alone | _found({number: _hashable(value) for number, value in values.items()})
+        return alone | _known({number: _hashable(value) for number, value in values.items()})
     places = snapshot.provenance(list(chunks))
     if identity == "content":
-        return alone | _found({number: place.text for number, place in places.items()})
+        return alone | _known({number: place.text for number, place in places.items()})
     # Records that came through a pipe have no path that would tell them from those of another pipe.
-    return alone | _found(
+    return alone | _known(
         {number: (place.path, place.record) for number, place in places.items() if place.path != _STDIN}
     )
 
 
-def _found(values: Mapping[int, Hashable]) -> dict[int, Key]:
+def _known(values: Mapping[int, Hashable]) -> dict[int, IdentityKey]:
     return {number: ("same", value) for number, value in values.items() if value not in (None, "", ())}
 
 
@@ -59,9 +59,9 @@ def _hashable(value: object) -> Hashable:
     return value if isinstance(value, Hashable) else str(value)
 
 
-def copies(
-    snapshots: Sequence[Snapshot], candidates: Sequence[Place], preferred: Callable[[str], float]
-) -> dict[Place, tuple[Place, ...]]:
+def find_copies(
+    snapshots: Sequence[Snapshot], candidates: Sequence[ChunkAddress], preferred: Callable[[str], float]
+) -> dict[ChunkAddress, tuple[ChunkAddress, ...]]:
     """The candidates that are the same stretch of the same text in several collections: one, and its copies.
 
     The one is that of the collection that is preferred most, the first among equals.
@@ -69,8 +69,8 @@ def copies(
     numbers: dict[int, list[int]] = {}
     for owner, number in candidates:
         numbers.setdefault(owner, []).append(number)
-    first: dict[tuple[bytes, int, int], Place] = {}
-    found: dict[Place, tuple[Place, ...]] = {}
+    first: dict[tuple[bytes, int, int], ChunkAddress] = {}
+    found: dict[ChunkAddress, tuple[ChunkAddress, ...]] = {}
     for owner in sorted(numbers, key=lambda owner: (-preferred(snapshots[owner].collection), owner)):
         for number, place in snapshots[owner].provenance(numbers[owner]).items():
             kept = first.setdefault((place.text, place.start, place.stop), (owner, number))
@@ -85,7 +85,7 @@ def may_be_copies(owners: npt.NDArray[np.int64], scores: npt.NDArray[np.floating
     if len(scores) < 2:
         return np.zeros(0, dtype=np.int64)
     order = np.argsort(scores, kind="stable")
-    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(scores[order]) > _ALIKE)])
+    starts = np.concatenate([[0], 1 + np.flatnonzero(np.diff(scores[order]) > _SCORE_TOLERANCE)])
     whose = owners[order]
     mixed = np.minimum.reduceat(whose, starts) != np.maximum.reduceat(whose, starts)
     return np.sort(order[np.repeat(mixed, np.diff([*starts, len(scores)]))])

@@ -1,13 +1,4 @@
-"""The pipelines by name: which first stages fill the pool, and how the pool is put in order.
-
-A pipeline is a value, not a class: the search reads it and does what it says. `classic` is pool-then-rerank
-with the reranker's word final (Nogueira and Cho 2019, arXiv:1901.04085). `hybrid` lets late interaction vote
-beside the first stages and then listens to the best documents once more (`feedback`). Its weights were chosen on
-SciFact's training questions with a prototype that had one list more, the titles' own vectors; there they lay on a
-plateau, any of them halved or doubled moving nDCG@10 by less than 0.008. Its pool is 40 and not 50 for speed: on the
-training questions that is 0.750 against 0.751, and saves a sixth of the time. The feedback was kept for what it does
-on Cranfield. What each part brings here, and what was tried in vain, is in scripts/bench/QUALITY.md.
-"""
+"""Named pipelines: which first stages fill the candidate pool and how it is ranked."""
 
 from __future__ import annotations
 
@@ -29,7 +20,7 @@ class Pipeline:
     """`final` says who decides: the weighted `fusion` of all stages, or the `reranker` alone.
 
     `plain` is the stage whose own order stands when nothing reranks; None means the fusion of the stages.
-    `weights` are the stages' in the fusion; `feedback` is the weight of `ragcli.retrieval.feedback` after it, 0
+    `weights` are the stages' in the fusion; `feedback` is the weight of `ragcli.retrieval.final_score` after it, 0
     for none. `titles` is how much a word in a title or heading counts in the BM25 stage, against 1 in the text.
     """
 

@@ -1,7 +1,4 @@
-"""What is asked of the search, and what it answers.
-
-These values cross from the command line to the search and back, so they hold no arrays and load no library.
-"""
+"""The search request and its result: plain values without arrays or heavy imports."""
 
 from __future__ import annotations
 
@@ -11,16 +8,16 @@ from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.errors import UsageError
-from ragcli.records import Hit, StoredChunk
+from ragcli.types import Hit, StoredChunk
 
 if TYPE_CHECKING:
     from ragcli.filters import Filter
 
-PIPELINES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
+PIPELINE_NAMES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
 DEFAULT_PIPELINE: Final = "hybrid"
-LONGEST_QUESTION: Final = 20_000
+MAX_QUESTION_CHARS: Final = 20_000
 """Characters of a question that are read."""
-LONGEST_ENCODED: Final = 5_000
+MAX_ENCODED_CHARS: Final = 5_000
 """Characters of a question that go through the encoder; comparing each of their tokens takes up to three seconds."""
 
 
@@ -39,9 +36,9 @@ class QueryRequest:
     it; how much `titles` count in BM25; `rocchio`, the share of the question in a dense query that is moved towards
     its first three hits (Rocchio 1971; 1 is the question alone).
 
-    `expansion` is words for the BM25 stage to look for beside the question's own, each with its weight against 1
-    for one of the question's; `ragcli.retrieval.rm3` finds such words. `hypothetical` is passages that could answer
-    the question; the dense stage looks for the mean of their vectors and the question's (Gao et al., ACL 2023,
+    `expansion` is words for the BM25 stage to look for beside the question's own, each with its weight against 1 for
+    one of the question's; `ragcli.retrieval.expansion.rm3` finds such words. `hypothetical` is passages that could
+    answer the question; the dense stage looks for the mean of their vectors and the question's (Gao et al., ACL 2023,
     arXiv:2212.10496).
 
     The rest arranges what was found, over one or many collections. `weights` are (collection, weight) pairs, 1 where
@@ -86,8 +83,8 @@ class QueryRequest:
     where: Filter | None = None
 
     def __post_init__(self) -> None:
-        if self.pipeline not in PIPELINES:
-            raise UsageError(f"There is no pipeline '{self.pipeline}'; choose one of {', '.join(PIPELINES)}.")
+        if self.pipeline not in PIPELINE_NAMES:
+            raise UsageError(f"There is no pipeline '{self.pipeline}'; choose one of {', '.join(PIPELINE_NAMES)}.")
         for name, value in (("top", self.top), ("pool", self.pool), ("max-per-source", self.max_per_source)):
             if value is not None and value < 1:
                 raise UsageError(f"--{name} must be at least 1, not {value}.")
@@ -138,7 +135,7 @@ class RankedChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class RankedChunks:
+class DeepRanking:
     """A deep ranking, best first, and the reranker that ordered its top."""
 
     chunks: tuple[RankedChunk, ...]

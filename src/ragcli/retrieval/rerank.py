@@ -1,10 +1,4 @@
-"""Stage 2: a second, closer look at the pool.
-
-Late interaction needs no second model: the encoder's own token vectors are compared one by one (MaxSim,
-Khattab and Zaharia, SIGIR 2020, arXiv:2004.12832), each word piece of the question weighing as much as it is
-rare in the collections at hand. The passages' token vectors are kept as sign bits at ingest. A collection
-that keeps none has its pool encoded on the spot.
-"""
+"""Second stage: late interaction (MaxSim) and cross-encoders over chunks and over sentences."""
 
 from __future__ import annotations
 
@@ -13,24 +7,28 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ragcli.retrieval.candidates import Pool, Question, StageScores
+from ragcli.collection import NO_ENCODER
+from ragcli.config.config_keys import is_remote_reranker
+from ragcli.retrieval.stages import CandidatePool, EncodedQuery, StageScores
+from ragcli.text.stop_words import content_words
 
 if TYPE_CHECKING:
     from ragcli.collection import Snapshot
-    from ragcli.index.tokens import LateScores
+    from ragcli.index.late_interaction import LateInteractionScores
     from ragcli.models import Encoder, Encoding, FloatArray, IntArray, TextReranker
 
-_ENCODED_AT_ONCE: Final = 32
+
+_ENCODE_BATCH: Final = 32
 
 
-def late_stage(
-    snapshots: Sequence[Snapshot], pool: Pool, question: Question, encoder: Callable[[], Encoder]
+def late_interaction_scores(
+    snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery, encoder: Callable[[], Encoder]
 ) -> dict[str, StageScores]:
     """MaxSim of the question with each candidate as a whole ("rerank") and with its best window ("window")."""
-    from ragcli.index.tokens import max_sim_of_all
+    from ragcli.index.late_interaction import max_sim_of_all
 
     query = question.encoding
-    weights = piece_weights(snapshots, query.token_ids)
+    weights = token_weights(snapshots, query.token_ids)
     scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
     owners = dict.fromkeys(pool.owners.tolist())
     kept = [(owner, reader) for owner in owners if (reader := snapshots[owner].tokens) is not None]
@@ -44,15 +42,15 @@ def late_stage(
     for owner in owners:
         if snapshots[owner].tokens is None:
             mine = pool.owners == owner
-            texts = _texts(snapshots[owner], pool.numbers[mine].tolist())
-            found = compare_with_texts(encoder(), query, weights, texts)
+            texts = _chunk_texts(snapshots[owner], pool.numbers[mine].tolist())
+            found = late_interaction_with_texts(encoder(), query, weights, texts)
             scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
     return scores
 
 
-def piece_weights(snapshots: Sequence[Snapshot], token_ids: IntArray) -> FloatArray:
+def token_weights(snapshots: Sequence[Snapshot], token_ids: IntArray) -> FloatArray:
     """How much each word piece of a question (t,) counts: the rarer in these collections together, the more."""
-    from ragcli.index.tokens import idf_weights
+    from ragcli.index.late_interaction import idf_weights
 
     frequency = np.zeros(len(token_ids), np.int64)
     for snapshot in snapshots:
@@ -62,27 +60,106 @@ def piece_weights(snapshots: Sequence[Snapshot], token_ids: IntArray) -> FloatAr
     return idf_weights(range(len(frequency)), frequency, sum(snapshot.chunk_count for snapshot in snapshots))
 
 
-def compare_with_texts(encoder: Encoder, query: Encoding, weights: FloatArray, texts: Sequence[str]) -> LateScores:
+def late_interaction_with_texts(
+    encoder: Encoder, query: Encoding, weights: FloatArray, texts: Sequence[str]
+) -> LateInteractionScores:
     """Late interaction with texts that are encoded here; `weights` are those of the query's word pieces."""
-    from ragcli.index.tokens import LateScores, late_scores
+    from ragcli.index.late_interaction import LateInteractionScores, max_sim_of_similarities
 
-    parts = [LateScores(np.zeros(0, np.float32), np.zeros(0, np.float32))]
-    for start in range(0, len(texts), _ENCODED_AT_ONCE):
-        passages = encoder.encode_tokens(texts[start : start + _ENCODED_AT_ONCE])
+    parts = [LateInteractionScores(np.zeros(0, np.float32), np.zeros(0, np.float32))]
+    for start in range(0, len(texts), _ENCODE_BATCH):
+        passages = encoder.encode_tokens(texts[start : start + _ENCODE_BATCH])
         similarities = np.concatenate([passage.tokens for passage in passages]) @ query.tokens.T
-        parts.append(late_scores(similarities, np.asarray([len(passage.tokens) for passage in passages]), weights))
-    return LateScores(np.concatenate([part.whole for part in parts]), np.concatenate([part.window for part in parts]))
+        parts.append(
+            max_sim_of_similarities(similarities, np.asarray([len(passage.tokens) for passage in passages]), weights)
+        )
+    return LateInteractionScores(
+        np.concatenate([part.whole for part in parts]), np.concatenate([part.window for part in parts])
+    )
 
 
-def cross_scores(snapshots: Sequence[Snapshot], pool: Pool, reranker: TextReranker, text: str) -> StageScores:
+def cross_encoder_scores(
+    snapshots: Sequence[Snapshot], pool: CandidatePool, reranker: TextReranker, text: str
+) -> StageScores:
     """A cross-encoder's score of (question, passage) for each candidate, float64 (n,)."""
     passages = np.empty(len(pool), dtype=object)
     for owner in dict.fromkeys(pool.owners.tolist()):
         mine = np.flatnonzero(pool.owners == owner)
-        passages[mine] = _texts(snapshots[owner], pool.numbers[mine].tolist())
+        passages[mine] = _chunk_texts(snapshots[owner], pool.numbers[mine].tolist())
     return np.asarray(reranker.score(text, passages.tolist()), dtype=np.float64) if len(pool) else np.zeros(0)
 
 
-def _texts(snapshot: Snapshot, numbers: list[int]) -> list[str]:
+def _chunk_texts(snapshot: Snapshot, numbers: list[int]) -> list[str]:
     chunks = snapshot.live_chunks(numbers)
     return [chunks[number].text for number in numbers]
+
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from ragcli.collection import Snapshot
+    from ragcli.retrieval.searcher import Searcher
+    from ragcli.types import StoredChunk
+
+    Scores = npt.NDArray[np.float64]
+
+
+def sentence_scores(
+    searcher: Searcher, question: str, passages: Sequence[tuple[StoredChunk, Sequence[str]]], reranker: str | None
+) -> list[Scores]:
+    """How well each sentence answers the question, (n,) for each passage's n sentences; higher is better.
+
+    A cross-encoder on this machine reads question and sentence together. Else late interaction compares their words'
+    vectors, the rare words counting more, which gives at most 1; and in a collection without an encoder what counts
+    is the share of the question's words that a sentence has, again by how rare they are. Only within one call and
+    collections of one encoder can scores be compared.
+    """
+    if reranker not in (None, "late", "none", "auto") and not is_remote_reranker(str(reranker)):
+        model = searcher.reranker(str(reranker))
+        texts = [sentence for _, sentences in passages for sentence in sentences]
+        flat = np.asarray(model.score(question, texts), np.float64) if texts else np.zeros(0)
+        return np.split(flat, np.cumsum([len(sentences) for _, sentences in passages])[:-1]) if passages else []
+    of_name = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
+    found: list[Scores] = [np.zeros(len(sentences)) for _, sentences in passages]
+    by_encoder: dict[str, list[int]] = {}
+    for place, (chunk, _) in enumerate(passages):
+        by_encoder.setdefault(of_name[chunk.collection].settings.encoder, []).append(place)
+    for encoder, places in by_encoder.items():
+        snapshots = [each for each in searcher.snapshots if each.settings.encoder == encoder and each.chunk_count]
+        texts = [sentence for place in places for sentence in passages[place][1]]
+        if encoder == NO_ENCODER:
+            flat = _sentence_scores_by_terms(snapshots, question, texts)
+        else:
+            flat = _sentence_scores_by_vectors(searcher, encoder, snapshots, question, texts)
+        start = 0
+        for place in places:
+            stop = start + len(passages[place][1])
+            found[place], start = flat[start:stop], stop
+    return found
+
+
+def _sentence_scores_by_vectors(
+    searcher: Searcher, encoder: str, snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
+) -> Scores:
+    model = searcher.encoder(encoder)
+    query = model.encode_tokens([question])[0]
+    weights = token_weights(snapshots, query.token_ids)
+    weights = weights / max(float(weights.sum()), 1e-9)
+    return late_interaction_with_texts(model, query, weights, texts).whole.astype(np.float64)
+
+
+def _sentence_scores_by_terms(snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]) -> Scores:
+    from ragcli.index.term_analysis import pretokenize, tantivy_analyzer
+
+    analysis = tantivy_analyzer()
+
+    def terms(text: str) -> set[str]:
+        return set(analysis.analyze(pretokenize(" ".join(content_words(text)), query=True)))
+
+    total = sum(snapshot.chunk_count for snapshot in snapshots)
+    rarity = {}
+    for term in terms(question):
+        frequency = sum(snapshot.lexical.frequency(term) for snapshot in snapshots)
+        rarity[term] = float(np.log1p((max(total - frequency, 0) + 0.5) / (frequency + 0.5)))
+    whole = max(sum(rarity.values()), 1e-9)
+    return np.asarray([sum(rarity[term] for term in terms(text) & rarity.keys()) / whole for text in texts])

@@ -1,8 +1,4 @@
-"""The prompts, one text file each, and how they are filled in.
-
-A user's own file of the same name goes before the one that comes with ragcli. Placeholders are `$name`, filled once
-and safely: what a passage holds is never read as a placeholder, and one that nobody fills stays as it is.
-"""
+"""Load prompt templates from text files and fill them in."""
 
 from __future__ import annotations
 

@@ -1,0 +1,241 @@
+"""`ragcli query`: print ranked passages for a question."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragcli.cli.command_context import CommandContext
+from ragcli.cli.lazy_group import FastCommand, examples, new_app
+from ragcli.cli.option_groups.common_options import CollectionNames, ExclusiveFlag, Json, exclusive_flag
+from ragcli.cli.option_groups.filter_options import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
+from ragcli.cli.option_groups.llm_options import LlmBaseUrl, LlmKeyEnv, LlmModel, MaxLlmCalls
+from ragcli.cli.option_groups.search_options import (
+    Diversity,
+    Grouped,
+    HalfLife,
+    IdentityKey,
+    KeepDuplicates,
+    Like,
+    MaxPerSource,
+    NoRerank,
+    OptionalQuestion,
+    PipelineName,
+    PoolSize,
+    Recency,
+    RerankerKeyEnv,
+    RerankerName,
+    Top,
+    Weights,
+    arrangement,
+    check_sources,
+    search_request,
+)
+from ragcli.cli.option_groups.technique_options import (
+    Compress,
+    Decompose,
+    Expand,
+    History,
+    Hyde,
+    Rewrite,
+    refuse_unused_llm_options,
+    technique_search,
+    techniques_of,
+)
+from ragcli.cli.terminal import name_line, note, write, write_lines
+from ragcli.errors import EXIT_DONE, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ragcli.cli.terminal import Screen
+    from ragcli.retrieval.request import QueryResult
+    from ragcli.retrieval.techniques import TechniqueResult
+    from ragcli.types import StoredChunk
+
+app = new_app()
+
+
+@app.command(
+    cls=FastCommand,
+    epilog=examples(
+        'ragcli query "how is noise mitigated in short circuits" -c papers',
+        'ragcli query "distinct values with little memory" --top 3 --json | jq ".[0].text"',
+        "echo 'what does a leader election do' | ragcli query - --paths",
+        'ragcli query "short circuits" --where \'year >= 2017 and author ~ "Temme"\' --since 5y',
+        "ragcli query --like draft.md --group --recency 0.2",
+        'ragcli query "compare raft with paxos" --decompose --expand rm3 --compress extractive',
+    ),
+)
+def query(
+    ctx: typer.Context,
+    text: OptionalQuestion = None,
+    collection: CollectionNames = None,
+    top: Top = None,
+    pipeline: PipelineName = None,
+    pool: PoolSize = None,
+    reranker: RerankerName = None,
+    reranker_key_env: RerankerKeyEnv = None,
+    no_rerank: NoRerank = False,
+    max_per_source: MaxPerSource = None,
+    where: Where = None,
+    filter_json: FilterJson = None,
+    since: Since = None,
+    until: Until = None,
+    weight: Weights = None,
+    diversity: Diversity = None,
+    recency: Recency = None,
+    half_life: HalfLife = None,
+    identity: IdentityKey = None,
+    keep_duplicates: KeepDuplicates = False,
+    group: Grouped = False,
+    like: Like = None,
+    expand: Expand = None,
+    rewrite: Rewrite = False,
+    history: History = None,
+    hyde: Hyde = None,
+    decompose: Decompose = False,
+    compress: Compress = None,
+    llm_base_url: LlmBaseUrl = None,
+    llm_model: LlmModel = None,
+    llm_key_env: LlmKeyEnv = None,
+    max_llm_calls: MaxLlmCalls = None,
+    as_json: Json = False,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print JSON, one hit a line.")] = False,
+    paths: Annotated[bool, typer.Option("--paths", help="Print the paths of the documents found, each once.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show every stage's score and time.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Fail when a hit's file has changed or gone since it was ingested.")
+    ] = False,
+) -> int:
+    """Find the passages that answer a question.
+
+    Candidates come from BM25 and from sentence vectors; the reranker reads them all and the scores are fused.
+    Without -c, every collection is searched.
+    """
+    form = exclusive_flag(
+        ExclusiveFlag("--json", as_json), ExclusiveFlag("--jsonl", jsonl), ExclusiveFlag("--paths", paths)
+    )
+    if text is None and like is None:
+        raise UsageError(
+            "TEXT is missing: the question, or in place of it --like with a passage to find others like it."
+        )
+    here = CommandContext(ctx)
+    arranged = arrangement(
+        here,
+        weight=weight,
+        diversity=diversity,
+        recency=recency,
+        half_life=half_life,
+        identity=identity,
+        keep_duplicates=keep_duplicates,
+        group=group,
+    )
+    request = search_request(
+        here,
+        text or "",
+        top=top,
+        pipeline=pipeline,
+        pool=pool,
+        reranker=reranker,
+        no_rerank=no_rerank,
+        max_per_source=max_per_source,
+        reranker_key_env=reranker_key_env,
+        where=filter_from(where, filter_json, since, until),
+        like=like,
+    )
+    request = replace(request, **arranged)
+    techniques = techniques_of(
+        expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
+    )
+    if techniques is None:
+        refuse_unused_llm_options(
+            llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
+        )
+    else:
+        if like is not None:
+            raise UsageError("--like asks no question that could be put in other words; leave out one of the two.")
+        techniques.check(request)
+    collections = here.collections(collection)
+    note_unknown_keys(collections, where, filter_json)
+
+    found = None
+    if techniques is None:
+        from ragcli.retrieval.searcher import query as run_query
+
+        result = run_query(collections, request, engine=here.config.engine, notify=note)
+    else:
+        from ragcli.cli.render.hit_table import rewritten_question_note
+        from ragcli.retrieval.searcher import Searcher
+
+        search = technique_search(
+            here,
+            techniques,
+            base_url=llm_base_url,
+            model=llm_model,
+            key_env=llm_key_env,
+            max_calls=max_llm_calls,
+        )
+        with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
+            found = search(searcher, request)
+        result = found.result
+        if asked := rewritten_question_note(found):
+            note(asked)
+    for warning in result.warnings:
+        note(warning)
+    check_sources(collections, result.hits, strict=strict)
+
+    if form == "--json":
+        from ragcli.cli.render.json_output import write_json
+
+        write_json(list(_records(result, found)))
+    elif form == "--jsonl":
+        from ragcli.cli.render.json_output import write_json_lines
+
+        write_json_lines(_records(result, found))
+    elif form == "--paths":
+        write_paths([hit.chunk for hit in result.hits], here)
+    elif found is not None:
+        from ragcli.cli.render.hit_table import technique_hits_text
+
+        write(technique_hits_text(found, here.screen))
+    else:
+        from ragcli.cli.render.hit_table import hits_table
+
+        write(hits_table(result, request, here.screen))
+    if explain:
+        # With a form for scripts, stdout is theirs; the times go where messages go.
+        if form is None:
+            write(_explained(result, found, here.screen))
+        else:
+            sys.stderr.write(_explained(result, found, here.stderr_screen))
+    return EXIT_DONE
+
+
+def _records(result: QueryResult, found: TechniqueResult | None) -> Iterator[dict[str, object]]:
+    if found is not None:
+        from ragcli.serialize import technique_hit_records
+
+        return technique_hit_records(found)
+    from ragcli.serialize import hit_record
+
+    return (hit_record(hit) for hit in result.hits)
+
+
+def _explained(result: QueryResult, found: TechniqueResult | None, screen: Screen) -> str:
+    from ragcli.cli.render.hit_table import stages_table
+
+    if found is None:
+        return stages_table(result, screen)
+    from ragcli.cli.render.hit_table import queries_table
+
+    return stages_table(result, screen) + "\n" + queries_table(found, screen)
+
+
+def write_paths(chunks: Sequence[StoredChunk], here: CommandContext) -> None:
+    """Write each document's path, or its name where it has none, once and in the order of the hits."""
+    names = dict.fromkeys(chunk.path or chunk.source for chunk in chunks)
+    write_lines(name_line(name, here.screen) for name in names)

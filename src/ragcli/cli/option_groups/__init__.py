@@ -1,0 +1,1 @@
+"""Options shared by several commands, with the values that they make."""

@@ -1,0 +1,1 @@
+"""Ingest: detect changes, parse, chunk, embed, commit."""

@@ -1,0 +1,206 @@
+"""Ingest files, folders or a JSONL stream: plan, parse in workers, embed, commit in batches.
+
+Every few hundred chunks, or few seconds, what is complete is committed, so a run that is killed loses little and the
+next goes on where it stopped. Nothing holds all texts at once.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from ragcli.collection.ingest_events import FilesPlanned, IngestListener, IngestReport, PhaseStarted, ignore_event
+from ragcli.collection.store.document_text import replace_surrogates
+from ragcli.collection.store.sqlite_connection import open_for_reading, translated_errors
+from ragcli.types import Failure, MetadataValue
+
+if TYPE_CHECKING:
+    from ragcli.collection.handle import Collection
+    from ragcli.collection.ingestion.change_detection import IngestPlan
+    from ragcli.collection.ingestion.document_ingester import DocumentIngester
+    from ragcli.collection.write.collection_writer import CollectionWriter
+    from ragcli.documents.discovery import Discovery
+    from ragcli.documents.parse_options import ReadOptions
+    from ragcli.models.engine_interface import Encoder
+
+STDIN_SOURCE: Final = "stdin"
+
+
+@dataclass(frozen=True, slots=True)
+class IngestOptions:
+    """How to take documents in.
+
+    `prune` drops documents whose file, under the folders named, is gone. `dry_run` only tells what would happen.
+    `wait` waits for another writer, telling `notify` so, instead of failing. `read` None means the defaults.
+    `meta` is said of every document that is found, new or not, and holds until something else is said; None takes a
+    key away.
+    """
+
+    prune: bool = False
+    dry_run: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    read: ReadOptions | None = None
+    wait: bool = False
+    notify: Callable[[str], None] | None = None
+    meta: Mapping[str, MetadataValue | None] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def ingest(
+    collection: Collection,
+    roots: Sequence[Path],
+    encoder: Callable[[], Encoder],
+    options: IngestOptions = IngestOptions(),
+    listener: IngestListener = ignore_event,
+) -> IngestReport:
+    """Bring a collection up to date with files and folders.
+
+    `encoder` is called only if something must be embedded. Ctrl-C ends the run early with what was committed,
+    and the report says so; no other exception leaves the collection half changed either. Raises InputError for a
+    root that is not there, CollectionBusy when another process writes, ModelUnavailable from `encoder`.
+    """
+    from ragcli.documents.discovery import discover
+
+    roots = [Path(os.path.abspath(root)) for root in roots]  # noqa: PTH100 (symlinks must stay as named)
+    found = discover(roots, include=options.include, exclude=options.exclude)
+    return _ingest_found(collection, roots, found, None, encoder, options, listener)
+
+
+def ingest_jsonl(
+    collection: Collection,
+    lines: Iterable[bytes],
+    encoder: Callable[[], Encoder],
+    options: IngestOptions = IngestOptions(),
+    listener: IngestListener = ignore_event,
+) -> IngestReport:
+    """Take in a stream of JSONL records. Records with ids that came this way before are replaced, others stay.
+
+    Otherwise as `ingest`; a dry run can't foretell a stream and takes nothing from it.
+    """
+    from ragcli.documents.discovery import Discovery
+
+    return _ingest_found(collection, (), Discovery((), {}), lines, encoder, options, listener)
+
+
+def _ingest_found(
+    collection: Collection,
+    roots: Sequence[Path],
+    found: Discovery,
+    records: Iterable[bytes] | None,
+    encoder: Callable[[], Encoder],
+    options: IngestOptions,
+    listener: IngestListener,
+) -> IngestReport:
+    from ragcli.collection.ingestion.change_detection import plan_ingest
+    from ragcli.collection.ingestion.document_ingester import DocumentIngester
+    from ragcli.collection.store.metadata_layers import clean_patch
+    from ragcli.collection.write.collection_writer import open_writer
+    from ragcli.documents.parse_options import ReadOptions
+
+    started = time.monotonic()
+    reading, meta = options.read or ReadOptions(), clean_patch(options.meta)
+    listener(PhaseStarted("checking"))
+    if options.dry_run:
+        with closing(open_for_reading(collection.path)) as connection, translated_errors(collection.path):
+            plan = plan_ingest(connection, found.files, roots, reading, meta)
+        return replace(_dry_run_report(collection, plan, found, options), seconds=time.monotonic() - started)
+    with open_writer(collection.path, wait=options.wait, notify=options.notify) as writer:
+        with translated_errors(collection.path):
+            plan = plan_ingest(writer.connection, found.files, roots, reading, meta)
+        listener(FilesPlanned(len(found.files), len(plan.to_read) + (records is not None)))
+        intake = DocumentIngester(writer, encoder, reading, listener, {file.path for file in plan.changed}, meta)
+        with translated_errors(collection.path):
+            interrupted = _apply_plan(writer, plan, intake, records, options, listener)
+        return IngestReport(
+            collection=collection.name,
+            added=tuple(intake.added),
+            changed=tuple(intake.changed),
+            moved=tuple((known.source, file.source) for known, file in plan.moved),
+            described=tuple(file.source for _, file in plan.described),
+            removed=tuple(file.source for file in plan.gone) if options.prune else (),
+            gone=() if options.prune else tuple(file.source for file in plan.gone),
+            unchanged=plan.unchanged,
+            failures=(*intake.failures, *plan.failed_before),
+            known_failures=len(plan.failed_before),
+            warnings=(*plan.warnings, *intake.warnings, *_warn_without_tenant(writer, collection.name)),
+            skipped=found.skipped,
+            documents=intake.documents,
+            pages=intake.pages,
+            chunks=intake.chunks,
+            embedded=intake.embedded,
+            reused=intake.reused,
+            seconds=time.monotonic() - started,
+            generation=writer.record.generation,
+            interrupted=interrupted,
+        )
+
+
+def _warn_without_tenant(writer: CollectionWriter, name: str) -> Iterator[Failure]:
+    """A remark on documents that no tenant can read."""
+    key = writer.record.settings.tenant_key
+    if key is None:
+        return
+    from ragcli.collection.read.tenant_views import count_without_tenant
+
+    count = count_without_tenant(writer.connection, key)
+    if count:
+        documents = "1 document has" if count == 1 else f"{count:,} documents have"
+        yield Failure(name, f"{documents} no '{key}' that names a tenant, so no tenant can read them; see --meta")
+
+
+def _apply_plan(
+    writer: CollectionWriter,
+    plan: IngestPlan,
+    intake: DocumentIngester,
+    records: Iterable[bytes] | None,
+    options: IngestOptions,
+    listener: IngestListener,
+) -> bool:
+    """Carry out the plan; was it interrupted?"""
+    from ragcli.collection.write.commit_steps import FileMetadataChanged, FileMoved, FileRemoved
+    from ragcli.collection.write.compaction import finish_run
+
+    try:
+        intake.add(FileMoved(known.number, file) for known, file in plan.moved)
+        intake.add(FileMetadataChanged(known.number, file) for known, file in (*plan.described, *plan.touched))
+        if options.prune:
+            intake.add(FileRemoved(file.number) for file in plan.gone)
+        intake.fail(plan.unreadable)
+        if plan.to_read or records is not None:
+            listener(PhaseStarted("reading"))
+            intake.read(plan.to_read)
+            if records is not None:
+                intake.read_records(records, STDIN_SOURCE)
+        intake.complete()
+        finish_run(writer, listener)
+    except KeyboardInterrupt:
+        intake.commit()
+        return True
+    return False
+
+
+def _dry_run_report(collection: Collection, plan: IngestPlan, found: Discovery, options: IngestOptions) -> IngestReport:
+    return IngestReport(
+        collection=collection.name,
+        added=tuple(file.source for file in plan.added),
+        changed=tuple(file.source for file in plan.changed),
+        moved=tuple((known.source, file.source) for known, file in plan.moved),
+        described=tuple(file.source for _, file in plan.described),
+        warnings=plan.warnings,
+        removed=tuple(file.source for file in plan.gone) if options.prune else (),
+        gone=() if options.prune else tuple(file.source for file in plan.gone),
+        unchanged=plan.unchanged,
+        failures=(
+            *plan.failed_before,
+            *(Failure(replace_surrogates(file.source), reason) for file, reason in plan.unreadable),
+        ),
+        known_failures=len(plan.failed_before),
+        skipped=found.skipped,
+        dry_run=True,
+    )

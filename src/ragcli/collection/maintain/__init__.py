@@ -1,0 +1,1 @@
+"""Maintenance: reindex, verify, repair, archives, imports, migrations."""

@@ -1,0 +1,1 @@
+"""Migrations of the disk format, one module a step."""

@@ -1,0 +1,1 @@
+"""Reading one committed state of a collection."""

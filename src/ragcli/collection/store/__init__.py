@@ -1,0 +1,1 @@
+"""Storage of a collection: SQLite schema and connections, generation record, row hashes, arrays."""

@@ -1,0 +1,132 @@
+"""Document texts and page layouts in the store: fixed-length text pieces, slices, pages.
+
+Texts are kept in pieces of fixed length; a chunk reads the pieces it touches and slices. SQLite's text is UTF-8,
+which has no lone surrogates: each becomes U+FFFD on the way in, one character for one, so every offset stays right.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+import sys
+from array import array
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from ragcli.collection.store.row_hash import hash_layout, hash_text
+from ragcli.collection.store.schema import TEXT_PIECE_CHARACTERS
+from ragcli.errors import CollectionError
+from ragcli.types import Document, PageSpan
+
+_SURROGATES: Final = re.compile("[\ud800-\udfff]")
+
+
+def replace_surrogates(text: str) -> str:
+    """The text with lone surrogates replaced, of the same length."""
+    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
+
+
+def write_text(connection: sqlite3.Connection, number: int, document: Document) -> None:
+    """Store text, layout and squeezed form of document `number`. The text must be clean."""
+    from ragcli.text.text_folding import squeeze
+
+    text = document.text
+    connection.executemany(
+        "INSERT INTO pieces (document, piece, text) VALUES (?, ?, ?)",
+        (
+            (number, at // TEXT_PIECE_CHARACTERS, text[at : at + TEXT_PIECE_CHARACTERS])
+            for at in range(0, len(text), TEXT_PIECE_CHARACTERS)
+        ),
+    )
+    connection.execute("INSERT INTO squeezed (document, text) VALUES (?, ?)", (number, squeeze(text)))
+    layout = encode_layout(document)
+    connection.execute(
+        "INSERT INTO layouts (document, pages, headings, spans, joins, seal, frame) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (number, *layout, hash_text(text), hash_layout(number, *layout)),
+    )
+
+
+def verified_text(connection: sqlite3.Connection, number: int, seal: bytes) -> str:
+    """The whole text of a document. CollectionError if it is not what was stored."""
+    text = read_text(connection, number)
+    if hash_text(text) != seal:
+        raise CollectionError(f"The text of document {number} is damaged; `ragcli collections verify` says more.")
+    return text
+
+
+def check_layout_hash(number: int, layout: tuple[str, str, str, bytes], frame: bytes) -> None:
+    """CollectionError if a document's pages, headings, spans and joins are not what was stored."""
+    if hash_layout(number, *layout) != frame:
+        raise CollectionError(f"The pages of document {number} are damaged; `ragcli collections verify` says more.")
+
+
+def encode_layout(document: Document) -> tuple[str, str, str, bytes]:
+    """Pages, headings, spans as JSON and joins as little-endian 32-bit integers."""
+    pages = [[page.number, replace_surrogates_or_none(page.label), page.start, page.end] for page in document.pages]
+    headings = [[heading.level, replace_surrogates(heading.title), heading.start] for heading in document.headings]
+    return to_json(pages), to_json(headings), to_json(document.spans), pack_integers(document.joins)
+
+
+def read_text(connection: sqlite3.Connection, number: int) -> str:
+    """The whole text of a document."""
+    rows = connection.execute("SELECT text FROM pieces WHERE document = ? ORDER BY piece", (number,))
+    return "".join(text for (text,) in rows)
+
+
+def read_slice(connection: sqlite3.Connection, number: int, start: int, stop: int) -> str:
+    """Characters `start` to `stop` of a document's text."""
+    first = start // TEXT_PIECE_CHARACTERS
+    rows = connection.execute(
+        "SELECT text FROM pieces WHERE document = ? AND piece BETWEEN ? AND ? ORDER BY piece",
+        (number, first, max(start, stop - 1) // TEXT_PIECE_CHARACTERS),
+    )
+    return "".join(text for (text,) in rows)[
+        start - first * TEXT_PIECE_CHARACTERS : stop - first * TEXT_PIECE_CHARACTERS
+    ]
+
+
+def decode_pages(text: str) -> tuple[PageSpan, ...]:
+    """Pages from their stored form."""
+    return tuple(PageSpan(*page) for page in json.loads(text))
+
+
+def pack_integers(values: Iterable[int]) -> bytes:
+    """Unsigned 32-bit integers, little-endian. No numpy: exact search reads them."""
+    packed = array("I", values)
+    if sys.byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
+
+
+def unpack_integers(data: bytes) -> tuple[int, ...]:
+    """Inverse of `pack_integers`."""
+    unpacked = array("I")
+    unpacked.frombytes(data)
+    if sys.byteorder == "big":
+        unpacked.byteswap()
+    return tuple(unpacked)
+
+
+def to_json(value: Sequence[Any] | dict[str, Any]) -> str:
+    """Compact JSON; equal values give equal text."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def replace_surrogates_or_none(text: str | None) -> str | None:
+    """`clean` for what may be missing."""
+    return None if text is None else replace_surrogates(text)
+
+
+def document_pages(connection: sqlite3.Connection, document_id: str) -> tuple[PageSpan, ...]:
+    """Where the pages of a document stand in its text; none for an unknown document. CollectionError if damaged."""
+    row = connection.execute(
+        "SELECT d.number, l.pages, l.headings, l.spans, l.joins, l.frame"
+        " FROM documents d JOIN layouts l ON l.document = d.number WHERE d.id = ?",
+        (document_id,),
+    ).fetchone()
+    if row is None:
+        return ()
+    number, pages, headings, spans, joins, frame = row
+    check_layout_hash(number, (pages, headings, spans, joins), frame)
+    return decode_pages(pages)

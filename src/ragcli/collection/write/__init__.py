@@ -1,0 +1,1 @@
+"""Writing a collection: prepared documents, commit steps, embedding batches, the one writer."""

@@ -1,0 +1,319 @@
+"""Steps of a commit as values (insert, move, remove ...), applied in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from os import fsencode
+
+from ragcli.collection.read.document_queries import STDIN_PATH
+from ragcli.collection.store.document_text import replace_surrogates
+from ragcli.collection.store.generation_record import utc_now
+from ragcli.collection.store.metadata_layers import (
+    ExternalMetadata,
+    MetadataLayers,
+    MetadataPatch,
+    decode_metadata,
+    encode_metadata,
+    metadata_would_change,
+    stored_layers,
+    update_metadata,
+)
+from ragcli.collection.store.row_hash import (
+    hash_failure_record,
+    is_document_intact,
+    update_document_hashes,
+    update_file_record_hash,
+)
+from ragcli.collection.write.prepared_documents import (
+    ChunkedDocument,
+    PreparedDocument,
+    SourceFile,
+    delete_document,
+    first_unused_name,
+    insert_chunks,
+    insert_document,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIngested:
+    """A file was read to its end: all its drafts come before this step.
+
+    `documents` is how many documents it has now, `dropped` the ones that are no longer in it, `failures` (source,
+    reason) of what could not be read, under the reading settings `failed_with`.
+    """
+
+    file: SourceFile
+    documents: int
+    dropped: tuple[int, ...]
+    failures: tuple[tuple[str, str], ...]
+    failed_with: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class FileMoved:
+    """The file with record `number` is now at another path, its content the same."""
+
+    number: int
+    file: SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class FileMetadataChanged:
+    """The file with record `number` says what it said, but has other times, or other things are said of it."""
+
+    number: int
+    file: SourceFile
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentMetadataChanged:
+    """Other things are said of the document with that `number`, which is a record from standard input."""
+
+    number: int
+    outside: ExternalMetadata
+
+
+@dataclass(frozen=True, slots=True)
+class FileRemoved:
+    """The file with record `number` is gone, and its documents go too."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class RechunkedDocument:
+    """The document with that `number` gets other chunks in the state that is being built."""
+
+    number: int
+    cut: ChunkedDocument
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedDocumentRemoved:
+    """The document with that `number` is damaged; it goes, and its file will be read again."""
+
+    number: int
+
+
+CommitStep = (
+    PreparedDocument
+    | RechunkedDocument
+    | DamagedDocumentRemoved
+    | DocumentMetadataChanged
+    | FileIngested
+    | FileMetadataChanged
+    | FileMoved
+    | FileRemoved
+)
+
+
+def chunked_documents_of(steps: Iterable[CommitStep]) -> list[ChunkedDocument]:
+    """The chunks that come with the steps."""
+    return [step.cut for step in steps if isinstance(step, (PreparedDocument, RechunkedDocument))]
+
+
+def apply_step(connection: sqlite3.Connection, step: CommitStep) -> list[int]:
+    """Carry out one step inside the caller's transaction; the numbers of the chunks that went."""
+    if isinstance(step, PreparedDocument):
+        return _insert_prepared(connection, step)
+    if isinstance(step, RechunkedDocument):
+        insert_chunks(connection, step.number, step.cut, table="next_chunks")
+        return []
+    if isinstance(step, DamagedDocumentRemoved):
+        (file,) = connection.execute("SELECT file FROM documents WHERE number = ?", (step.number,)).fetchone()
+        connection.execute("UPDATE files SET hash = NULL WHERE number = ?", (file,))
+        update_file_record_hash(connection, file)
+        return delete_document(connection, step.number)
+    if isinstance(step, FileIngested):
+        return _finish_file(connection, step)
+    if isinstance(step, (FileMoved, FileMetadataChanged)):
+        _renew_file(connection, step)
+        return []
+    if isinstance(step, DocumentMetadataChanged):
+        _update_document_metadata(connection, step.number, stored_layers(connection, step.number).under(step.outside))
+        return []
+    gone = _drop_all(connection, _documents_of(connection, step.number))
+    connection.execute("DELETE FROM files WHERE number = ?", (step.number,))
+    return gone
+
+
+def switch_to_rebuilt_chunks(connection: sqlite3.Connection) -> None:
+    """Make the chunks that a reindex has built the chunks of the collection, inside the caller's transaction."""
+    connection.execute("DELETE FROM chunks")
+    connection.execute("INSERT INTO chunks SELECT * FROM next_chunks")
+    connection.execute("DELETE FROM next_chunks")
+    connection.execute(
+        "UPDATE documents SET chunks = (SELECT count(*) FROM chunks c WHERE c.document = documents.number)"
+    )
+    for table in ("lexical_deletes", "parked"):
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608
+    for table in ("generation", "blobs"):
+        connection.execute(f"DELETE FROM {table} WHERE slot = 2")  # noqa: S608
+
+
+def _insert_prepared(connection: sqlite3.Connection, draft: PreparedDocument) -> list[int]:
+    gone: list[int] = []
+    names: tuple[str, str] | None = None
+    before = MetadataLayers({})
+    if draft.replaces is not None:
+        names = connection.execute("SELECT id, source FROM documents WHERE number = ?", (draft.replaces,)).fetchone()
+        before = stored_layers(connection, draft.replaces)
+        gone = delete_document(connection, draft.replaces)
+    file = _put_file(connection, draft.file, complete=False)
+    if fsencode(draft.file.path) != STDIN_PATH:
+        before = replace(before, meta=_file_meta(connection, file))
+    insert_document(connection, draft, file, names, before)
+    return gone
+
+
+def _finish_file(connection: sqlite3.Connection, step: FileIngested) -> list[int]:
+    gone: list[int] = []
+    if step.documents or not step.failures:
+        file = _put_file(connection, step.file, complete=True)
+        gone = _drop_all(connection, step.dropped)
+    else:
+        # What an earlier version of the file said stays, and a query tells that the file has changed since.
+        file = _put_failed_file(connection, step.file, step.failed_with)
+    if fsencode(step.file.path) != STDIN_PATH:
+        _update_documents_metadata(connection, file, step.file.outside)
+    _put_failures(connection, file, step.failures)
+    return gone
+
+
+def _renew_file(connection: sqlite3.Connection, step: FileMoved | FileMetadataChanged) -> None:
+    """Renew the record of a file whose content is the old one, and what it says of its documents."""
+    file = step.file
+    names = (fsencode(file.path), replace_surrogates(file.source))
+    same = connection.execute("SELECT path, source FROM files WHERE number = ?", (step.number,)).fetchone() == names
+    sound = (
+        []
+        if same
+        else [each for each in _documents_of(connection, step.number) if is_document_intact(connection, each)]
+    )
+    connection.execute(
+        "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ?, born_ns = ?, ingested_at = ?"
+        " WHERE number = ?",
+        (*names, file.size, file.mtime_ns, file.ctime_ns, file.born_ns, utc_now(), step.number),
+    )
+    _put_external_metadata(connection, step.number, file.outside)
+    if not same:
+        _rename_document(connection, step.number, file)
+    for document in sound:
+        # A path is part of a document's card.
+        update_document_hashes(connection, document)
+    _update_documents_metadata(connection, step.number, file.outside)
+
+
+def _rename_document(connection: sqlite3.Connection, number: int, file: SourceFile) -> None:
+    # Documents that are records are called by their ids and keep them.
+    row = connection.execute(
+        "SELECT number, source FROM documents WHERE file = ? AND record_id IS NULL", (number,)
+    ).fetchone()
+    if row is not None and row[1] != replace_surrogates(file.source):
+        source = first_unused_name(
+            connection, "source", [replace_surrogates(file.source), replace_surrogates(file.path)]
+        )
+        connection.execute("UPDATE documents SET source = ? WHERE number = ?", (source, row[0]))
+
+
+def _put_external_metadata(connection: sqlite3.Connection, number: int, outside: ExternalMetadata) -> None:
+    """Note what is said of a file from outside, and seal its record."""
+    if outside.meta:
+        meta = encode_metadata({**_file_meta(connection, number), **outside.meta})
+        connection.execute("UPDATE files SET meta = ? WHERE number = ? AND path != ?", (meta, number, STDIN_PATH))
+    if outside.sidecar is not None:
+        told = (outside.sidecar_hash, number, outside.sidecar_hash)
+        connection.execute("UPDATE files SET sidecar = ? WHERE number = ? AND sidecar IS NOT ?", told)
+    update_file_record_hash(connection, number)
+
+
+def _file_meta(connection: sqlite3.Connection, number: int) -> MetadataPatch:
+    """What `--meta` said of a file, and says of every document that comes from it."""
+    (meta,) = connection.execute("SELECT meta FROM files WHERE number = ?", (number,)).fetchone()
+    return decode_metadata(meta)
+
+
+def _update_documents_metadata(connection: sqlite3.Connection, number: int, outside: ExternalMetadata) -> None:
+    """Bring the metadata of a file's documents up to date with what is said of it."""
+    meta = _file_meta(connection, number)
+    for document in _documents_of(connection, number):
+        _update_document_metadata(
+            connection, document, replace(stored_layers(connection, document).under(outside), meta=meta)
+        )
+
+
+def _update_document_metadata(connection: sqlite3.Connection, document: int, layers: MetadataLayers) -> None:
+    # One that is damaged is left so, for `verify` to find: sealed anew it would be sound from then on.
+    if metadata_would_change(connection, document, layers) and is_document_intact(connection, document):
+        update_metadata(connection, document, layers)
+        update_document_hashes(connection, document)
+
+
+def _documents_of(connection: sqlite3.Connection, file: int) -> list[int]:
+    return [number for (number,) in connection.execute("SELECT number FROM documents WHERE file = ?", (file,))]
+
+
+def _drop_all(connection: sqlite3.Connection, documents: Iterable[int]) -> list[int]:
+    return [chunk for document in documents for chunk in delete_document(connection, document)]
+
+
+def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: bool) -> int:
+    """Insert or renew a file's record; its number. Until complete it has no hash, so it would be read again."""
+    connection.execute(
+        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, born_ns, engine, ingested_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
+        " hash = excluded.hash, size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns,"
+        " born_ns = excluded.born_ns, engine = excluded.engine, ingested_at = excluded.ingested_at,"
+        " failed_hash = NULL, failed_with = NULL",
+        (
+            fsencode(file.path),
+            replace_surrogates(file.source),
+            file.hash if complete else None,
+            file.size,
+            file.mtime_ns,
+            file.ctime_ns,
+            file.born_ns,
+            file.engine,
+            utc_now(),
+        ),
+    )
+    return _complete_file_record(connection, file)
+
+
+def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_with: str | None) -> int:
+    connection.execute(
+        "INSERT INTO files (path, source, size, mtime_ns, ctime_ns, failed_hash, failed_with, ingested_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT (path) DO UPDATE SET failed_hash = excluded.failed_hash, failed_with = excluded.failed_with",
+        (
+            fsencode(file.path),
+            replace_surrogates(file.source),
+            file.size,
+            file.mtime_ns,
+            file.ctime_ns,
+            file.hash,
+            failed_with,
+            utc_now(),
+        ),
+    )
+    return _complete_file_record(connection, file)
+
+
+def _complete_file_record(connection: sqlite3.Connection, file: SourceFile) -> int:
+    """Complete the record of a file that was just written; its number."""
+    number: int = connection.execute("SELECT number FROM files WHERE path = ?", (fsencode(file.path),)).fetchone()[0]
+    _put_external_metadata(connection, number, file.outside)
+    return number
+
+
+def _put_failures(connection: sqlite3.Connection, file: int, failures: Iterable[tuple[str, str]]) -> None:
+    connection.execute("DELETE FROM failures WHERE file = ?", (file,))
+    at = utc_now()
+    rows = ((file, replace_surrogates(source), replace_surrogates(reason), at) for source, reason in failures)
+    connection.executemany(
+        "INSERT INTO failures (file, source, reason, failed_at, seal) VALUES (?, ?, ?, ?, ?)",
+        ((*row, hash_failure_record(*row)) for row in rows),
+    )

@@ -1,0 +1,1 @@
+"""Query expansion, rewriting, HyDE, decomposition and conversation history."""
