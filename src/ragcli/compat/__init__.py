@@ -1,1 +1,1 @@
-"""TODO ragcli.compat"""
+"""The interfaces of other libraries over ragcli, so that their users change one import."""

@@ -1,1 +1,1 @@
-"""TODO ragcli.text"""
+"""Work on plain text that several packages need; it imports nothing else of ragcli."""

@@ -1,1 +1,1 @@
-"""TODO ragcli.documents.formats"""
+"""Parsers of text formats: markdown, HTML, plain text, JSON lines, sidecars."""

@@ -1,1 +1,1 @@
-"""TODO ragcli.documents.pdf"""
+"""PDF files: text extraction, page layout, reflow, headings, metadata, OCR."""

@@ -1,1 +1,1 @@
-"""TODO ragcli.documents.workers"""
+"""Parse documents in worker processes, within limits of time and memory."""

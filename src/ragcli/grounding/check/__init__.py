@@ -1,1 +1,1 @@
-"""TODO ragcli.grounding.check"""
+"""Check a draft: its sentences, their citations, and the evidence in the documents."""

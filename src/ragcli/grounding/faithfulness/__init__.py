@@ -1,1 +1,1 @@
-"""TODO ragcli.grounding.faithfulness"""
+"""Judges of faithfulness: do the passages say what a sentence claims?"""

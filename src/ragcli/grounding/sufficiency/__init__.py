@@ -1,1 +1,1 @@
-"""TODO ragcli.grounding.sufficiency"""
+"""Judges of sufficiency: do the passages found answer the question?"""

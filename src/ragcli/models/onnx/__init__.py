@@ -1,1 +1,1 @@
-"""TODO ragcli.models.onnx"""
+"""Models on ONNX Runtime: read BERT weights, build the graph, quantise, run."""
