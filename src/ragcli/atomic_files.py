@@ -7,7 +7,6 @@ result that the user asked for gets the permissions that the umask gives.
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import os
 import secrets
@@ -48,20 +47,43 @@ def open_lock_file(path: Path) -> int:
     return os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
 
-def replace_file_atomically(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step: a reader sees the old file or the new one. OSError as the system has it."""
-    import tempfile
+def replace_file_atomically(path: Path, data: bytes, *, durable: bool = False) -> None:
+    """Put `data` at `path` in one step: a reader sees the old file or the new one.
 
+    The file is its owner's alone, and so are the folders that had to be made for it. With `durable`, it is on the disk
+    when this returns. A link at `path` is replaced and not followed. OSError as the system has it.
+    """
     make_private_folder(path.parent)
-    # mkstemp makes its file for the user alone.
-    descriptor, fresh = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    _replace_file(path, data, fsync=durable)
+    if durable:
+        fsync_directory(path.parent)
+
+
+def _replace_file(path: Path, data: bytes, *, fsync: bool, mode: int | None = None) -> None:
+    """Write beside `path`, then rename. Without `mode`, the file is for its owner alone, as mkstemp makes it."""
+    descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(data)
-        Path(fresh).replace(path)
+            if fsync:
+                stream.flush()
+                os.fsync(descriptor)
+        if mode is not None:
+            Path(part).chmod(mode)
+        Path(part).replace(path)
     except BaseException:
-        Path(fresh).unlink(missing_ok=True)
+        with suppress(OSError):
+            Path(part).unlink()
         raise
+
+
+def create_durable_file(path: Path, data: bytes) -> None:
+    """Write a file that is its owner's alone and on the disk when this returns. FileExistsError if there is one."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(descriptor)
 
 
 @contextmanager
@@ -94,6 +116,8 @@ def atomic_file(path: Path, *, replace: bool = False) -> Iterator[IO[bytes]]:
 
 def fsync_directory(folder: Path) -> None:
     """Make the folder's entries durable, so that a new or renamed file survives a power cut."""
+    if os.name == "nt":  # Windows opens no folder
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -125,52 +149,40 @@ def _remove_stale_parts(folder: Path) -> None:
                 os.close(descriptor)
 
 
-@contextlib.contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
+@contextmanager
+def exclusive_lock(path: Path, *, required: bool = False) -> Iterator[None]:
     """Hold the lock file `path`, waiting for whoever has it. It goes with its process, so none is left behind.
 
-    Where locks do not exist the work may be done twice; the renames still keep the outcome whole.
+    Where the file system has no locks, OSError if one is `required`; else the work may be done twice, and the renames
+    still keep its outcome whole.
     """
     descriptor = open_lock_file(path)
     try:
         try:
-            import fcntl
-
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except (ImportError, OSError):
-            pass
+        except OSError:
+            if required:
+                raise
         yield
     finally:
         os.close(descriptor)
 
 
 def write_output_file(path: Path, data: str | bytes) -> None:
-    """Write a file in one step: after a crash or a full disk there is the old file or the new, never a part.
+    """Write a result that the user asked for in one step: after a full disk there is the old file or the new.
 
-    Raises InputError when the place cannot be written to.
+    A link is followed, and an existing file keeps its mode. Raises InputError when the place cannot be written to.
     """
-    content = data.encode("utf-8") if isinstance(data, str) else data
     place = path.resolve()
-    temporary: str | None = None
     # The renaming below would put a file in the place of a device or a pipe.
     if place.exists() and not place.is_file():
         raise InputError(f"{path} cannot be written: it is not a file.")
     try:
-        descriptor, temporary = tempfile.mkstemp(dir=place.parent, prefix=f".{place.name}.", suffix=".part")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files for the owner alone; a result is a file like any other.
-        Path(temporary).chmod(place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_current_umask())
-        Path(temporary).replace(place)
-        temporary = None
+        # A result is a file like any other, with the permissions that its folder's files have.
+        mode = place.stat().st_mode & 0o777 if place.exists() else 0o666 & ~_current_umask()
+        _replace_file(place, data.encode("utf-8") if isinstance(data, str) else data, fsync=True, mode=mode)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror or error}.") from None
-    finally:
-        if temporary is not None:
-            with suppress(OSError):
-                Path(temporary).unlink()
 
 
 def _current_umask() -> int:

@@ -24,7 +24,6 @@ from ragcli.index.bm25 import (
     LexicalEntry,
     LexicalIndex,
     LexicalWriter,
-    rebuild_lexical_index,
 )
 from ragcli.index.tantivy_integrity import damaged_index_files
 from ragcli.index.term_analysis import MAX_QUERY_TERMS, lexical_text
@@ -191,13 +190,6 @@ def test_nothing_counts_before_the_commit(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     with LexicalWriter(tmp_path / "i"), pytest.raises(CollectionBusy):
         LexicalWriter(tmp_path / "i")
-
-
-def test_an_index_can_be_built_anew(tmp_path: Path) -> None:
-    build(tmp_path / "i", "apple")
-    rebuild_lexical_index(tmp_path / "i", [LexicalEntry(4, "pear")])
-    assert finds(LexicalIndex(tmp_path / "i"), "pear apple") == [4]
-    assert [path.name for path in tmp_path.iterdir()] == ["i"]
 
 
 @pytest.mark.parametrize(("call", "counts"), [("fdatasync", (2, 7, 12)), ("renameat", (2, 5))])

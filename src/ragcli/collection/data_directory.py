@@ -12,8 +12,7 @@ from errno import EEXIST, ENOTDIR, ENOTEMPTY
 from pathlib import Path
 from typing import Final
 
-from ragcli.atomic_files import make_private_folder
-from ragcli.collection.store.generation_record import fsync_folder
+from ragcli.atomic_files import fsync_directory, make_private_folder
 from ragcli.collection.store.locks import writer_lock
 from ragcli.collection.store.schema import STORE_FILE
 from ragcli.errors import CollectionBusy, CollectionError, UsageError
@@ -99,21 +98,21 @@ def name_taken(data_dir: Path, name: str, hint: str = "") -> CollectionError:
 
 def publish(folder: Path, data_dir: Path, name: str) -> None:
     """Make a draft the collection of that name, in one rename. CollectionError if there is one already."""
-    fsync_folder(folder)
+    fsync_directory(folder)
     try:
         folder.rename(data_dir / name)
     except OSError as error:
         if error.errno in (EEXIST, ENOTEMPTY, ENOTDIR):
             raise name_taken(data_dir, name) from error
         raise
-    fsync_folder(data_dir)
+    fsync_directory(data_dir)
 
 
 def discard(folder: Path) -> None:
     """Take a folder out of sight in one rename, then remove it. What a crash leaves, `sweep` removes."""
     hidden = folder.parent / f"{_TRASH}{secrets.token_hex(8)}"
     folder.rename(hidden)
-    fsync_folder(folder.parent)
+    fsync_directory(folder.parent)
     shutil.rmtree(hidden, ignore_errors=True)
 
 

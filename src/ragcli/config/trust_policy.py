@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from ragcli.atomic_files import open_lock_file, replace_file_atomically
+from ragcli.atomic_files import exclusive_lock, replace_file_atomically
 from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS, ConfigKey, is_remote_reranker
 from ragcli.errors import ConfigError
 
@@ -193,21 +193,15 @@ def trust_state(entry: TrustedFile) -> Literal["trusted", "changed", "gone"]:
 @contextmanager
 def _locked_trust_store() -> Iterator[dict[str, TrustedFile]]:
     """What is known, to be changed; written back at the end. One process at a time."""
-    import fcntl
-
     path = trust_store_path()
     try:
-        lock = open_lock_file(path.with_name(f".{_TRUST_STORE_FILE}.lock"))
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with exclusive_lock(path.with_name(f".{_TRUST_STORE_FILE}.lock"), required=True):
             known = _read_trust_store()
             before = dict(known)
             yield known
             if known != before:
                 content = {"version": 1, "trusted": [asdict(each) for each in known.values()]}
                 replace_file_atomically(path, json.dumps(content, indent=1).encode("ascii"))
-        finally:
-            os.close(lock)
     except OSError as error:
         raise ConfigError(f"{path} cannot be written ({error.strerror or error}), so nothing was changed.") from error
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from ragcli.atomic_files import fsync_directory
 from ragcli.errors import CollectionError
 
 RowShape = tuple[int, ...]
@@ -114,7 +115,7 @@ class RowWriter:
                 self._file.truncate(keep)
             self._file.seek(keep)
             if created:
-                sync_folder(path.parent)
+                fsync_directory(path.parent)
         except BaseException:
             self._file.close()
             raise
@@ -145,14 +146,3 @@ class RowWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a created, renamed or removed name in `folder` durable, where the system can."""
-    if os.name == "nt":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final, Self
 import numpy as np
 import numpy.typing as npt
 
-from ragcli.index.append_only_array import sync_folder
 from ragcli.index.tantivy_integrity import (
     DISK_FULL_MARKERS,
     NOT_WRITABLE_MARKERS,
@@ -40,7 +39,8 @@ _HEAP: Final = 64_000_000
 _SEPARATE_TERMS: Final = 256
 """Up to so many numbers are looked up one by one; a set of them is an automaton, which takes 0.4 ms to build."""
 _TIES: Final = 16
-_HALF_WRITTEN: Final = ".tmp??????"  # tantivy's name for a file until it is whole and renamed
+_HALF_WRITTEN: Final = (".tmp??????", ".*.part")
+"""Names of a file until it is whole and renamed: tantivy's, and `ragcli.atomic_files`' own."""
 _FIELDS: Final = ("body", "title", "heading")
 
 
@@ -259,7 +259,7 @@ class LexicalWriter:
             # What a killed writer left would be in the way when the same file name comes up again.
             self._writer.garbage_collect_files()
             # These have names of their own each time, so they would pile up; of them tantivy knows nothing.
-            for left in folder.glob(_HALF_WRITTEN):
+            for left in chain.from_iterable(map(folder.glob, _HALF_WRITTEN)):
                 left.unlink(missing_ok=True)
 
     def add(self, entries: Iterable[LexicalEntry]) -> None:
@@ -311,22 +311,6 @@ class LexicalWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def rebuild_lexical_index(folder: Path, entries: Iterable[LexicalEntry]) -> None:
-    """Build an index anew from all its chunks, beside the old one, and put it in its place."""
-    fresh = folder.with_name(f"{folder.name}.new")
-    old = folder.with_name(f"{folder.name}.old")
-    shutil.rmtree(fresh, ignore_errors=True)
-    with LexicalWriter(fresh) as writer:
-        writer.add(entries)
-        writer.commit()
-    shutil.rmtree(old, ignore_errors=True)
-    if folder.exists():
-        folder.rename(old)
-    fresh.rename(folder)
-    sync_folder(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 @cache

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from ragcli.atomic_files import fsync_directory, replace_file_atomically
 from ragcli.errors import CollectionBusy, CollectionError
-from ragcli.index.append_only_array import sync_folder
 
 _CHECKSUM_FILE: Final = "seal.json"
 _TAIL: Final = 256
@@ -29,19 +29,15 @@ _SEGMENT_KINDS: Final = ("fast", "fieldnorm", "idx", "pos", "store", "term")
 def write_checksums(folder: Path) -> None:
     """Write down what the JSON files and the footers of the index are now."""
     names = [".managed.json", "meta.json", *_segment_names(folder)]
-    fresh = folder / f"{_CHECKSUM_FILE}.new"
-    with fresh.open("w", encoding="utf-8") as file:
-        json.dump({name: [_tail_crc(folder / name), *_size_and_mtime(folder / name)] for name in names}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(folder / _CHECKSUM_FILE)
+    content = {name: [_tail_crc(folder / name), *_size_and_mtime(folder / name)] for name in names}
+    replace_file_atomically(folder / _CHECKSUM_FILE, json.dumps(content).encode(), durable=True)
 
 
 def remove_checksums(folder: Path) -> None:
     """Take the seal away before anything is changed."""
     if (folder / _CHECKSUM_FILE).exists():
         (folder / _CHECKSUM_FILE).unlink()
-        sync_folder(folder)
+        fsync_directory(folder)
 
 
 def damaged_index_files(folder: Path) -> list[str]:

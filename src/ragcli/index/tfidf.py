@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import shutil
 from collections import Counter
@@ -16,8 +15,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from ragcli.atomic_files import create_durable_file, fsync_directory
 from ragcli.errors import CollectionError
-from ragcli.index.append_only_array import open_rows, sync_folder
+from ragcli.index.append_only_array import open_rows
 from ragcli.index.nearest_neighbours import in_sorted, top_k
 
 IntArray = npt.NDArray[np.int64]
@@ -91,18 +91,14 @@ def _write_folder(folder: Path, files: dict[str, bytes]) -> None:
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True, mode=0o700)
     for name, content in files.items():
-        descriptor = os.open(fresh / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    sync_folder(fresh)
+        create_durable_file(fresh / name, content)
+    fsync_directory(fresh)
     old = folder.with_name(f"{folder.name}.old")
     shutil.rmtree(old, ignore_errors=True)
     if folder.exists():
         folder.rename(old)
     fresh.rename(folder)
-    sync_folder(folder.parent)
+    fsync_directory(folder.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Final, Literal
 
+from ragcli.atomic_files import fsync_directory
 from ragcli.collection.data_directory import check_name, name_taken, publish, staging_folder
 from ragcli.collection.handle import Collection, check_settings
 from ragcli.collection.maintain.archive_format import (
@@ -32,7 +33,7 @@ from ragcli.collection.maintain.archive_format import (
 )
 from ragcli.collection.maintain.repairing import build_lexical_index
 from ragcli.collection.read.snapshot import Snapshot
-from ragcli.collection.store.generation_record import fsync_folder, write_manifest
+from ragcli.collection.store.generation_record import write_manifest
 from ragcli.collection.store.locks import make_lock_files
 from ragcli.collection.store.schema import STORE_FORMAT
 from ragcli.collection.store.sqlite_connection import memory_store, open_for_writing
@@ -191,7 +192,7 @@ def import_collection(
         if problems:
             raise InputError(f"{called} holds a damaged collection ({problems[0]}). Nothing was imported.")
         for place in (path for path in folder.rglob("*") if path.is_dir()):
-            fsync_folder(place)
+            fsync_directory(place)
         publish(folder, data_dir, target)
     return TransferReport(target, label.generation, label.documents, label.chunks, reader.size)
 

@@ -8,7 +8,6 @@ is for people and other programs; it is never read for work and may lag behind a
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -17,6 +16,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from ragcli.atomic_files import replace_file_atomically
 from ragcli.collection.store.schema import HASH_SIZE, STORE_FORMAT
 from ragcli.errors import CollectionError
 from ragcli.types import CollectionSettings
@@ -216,14 +216,7 @@ def write_manifest(folder: Path, connection: sqlite3.Connection, record: Generat
             return
     except (OSError, UnicodeDecodeError):
         pass
-    fresh = folder / f"{MANIFEST_FILE}.new"
-    descriptor = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    fresh.replace(path)
-    fsync_folder(folder)
+    replace_file_atomically(path, text.encode(), durable=True)
 
 
 def manifest_content(connection: sqlite3.Connection, record: Generation) -> dict[str, Any]:
@@ -253,12 +246,3 @@ def manifest_content(connection: sqlite3.Connection, record: Generation) -> dict
         "settings": settings,
         "checksums": files,
     }
-
-
-def fsync_folder(folder: Path) -> None:
-    """Make the folder's entries durable, so that a new or renamed file survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

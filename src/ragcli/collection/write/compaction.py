@@ -122,7 +122,7 @@ def next_array_edition(writer: CollectionWriter) -> int:
 
 _DERIVED_FILE: Final = re.compile(
     r"(?:rows(?:-\d+)?\.(?:ids|sums)|vectors(?:-\d+)?\.(?:f32|bits)|tokens(?:-\d+)?\.(?:offsets|ids|bits)"
-    r"|lexical(?:-\d+)?|tfidf(?:-\d+)?(?:\.new|\.old)?|manifest\.json\.new)"
+    r"|lexical(?:-\d+)?|tfidf(?:-\d+)?(?:\.new|\.old)?|\.manifest\.json\.\w+\.part)"
 )
 _ARRAY_FILES: Final = (
     ("rows", ".ids"),
