@@ -18,10 +18,17 @@ from ragcli.collection import Collection
 from ragcli.collection.read import metadata_filter
 from ragcli.collection.read.metadata_filter import known_keys, matching_documents, unknown_keys
 from ragcli.collection.store.metadata_layers import clean_metadata, decode_metadata, encode_metadata, write_metadata
-from ragcli.collection.store.sqlite_connection import memory_store
+from ragcli.collection.store.schema import create_tables
 from ragcli.errors import FilterError
 from ragcli.filters import Filter, OneOf, matches, parse_where, where_text
 from ragcli.types import Metadata
+
+
+def memory_store() -> sqlite3.Connection:
+    """The tables of a store in memory."""
+    connection = sqlite3.connect(":memory:", isolation_level=None)
+    create_tables(connection)
+    return connection
 
 
 @pytest.fixture
@@ -44,7 +51,8 @@ def fill(connection: sqlite3.Connection, said: list[Metadata]) -> list[Metadata]
         stored = encode_metadata(clean_metadata(each))
         connection.execute(
             "INSERT INTO documents (number, id, file, source, kind, hash, metadata, warnings, characters, pages,"
-            " chunks, ingested_at, seal) VALUES (?, ?, ?, ?, 'text', x'', ?, '[]', 0, 0, 0, '', x'')",
+            " chunks, ingested_at, layers, seal, card)"
+            " VALUES (?, ?, ?, ?, 'text', x'', ?, '[]', 0, 0, 0, '', '{}', x'', x'')",
             (number, f"d{number}", number, f"s{number}", stored),
         )
         read.append(decode_metadata(stored))

@@ -74,12 +74,9 @@ class Collection:
         name: str,
         *,
         tenant: str | None = None,
-        as_is: bool = False,
         notify: Callable[[str], None] | None = None,
     ) -> Collection:
         """The collection of that name, brought up to date if it is of an older format, which `notify` is told.
-
-        `as_is` leaves an older format alone; all one can do with it then is to rename or delete it.
 
         MissingCollection if there is none, UsageError if none can be called so.
         """
@@ -90,7 +87,7 @@ class Collection:
         if name not in list_collections(data_dir):
             others = ", ".join(list_collections(data_dir)) or "none yet"
             raise MissingCollection(f"There is no collection '{name}' in {data_dir} (there are: {others}).")
-        if not as_is and needs_migration(collection.path):
+        if needs_migration(collection.path):
             migrate(collection.path, notify)
         return collection
 

@@ -124,7 +124,7 @@ def delete(
     """Delete a collection. The files it was made from are not touched."""
     from ragcli.collection import Collection
 
-    collection = Collection.open(CommandContext(ctx).data_dir, name, as_is=True)
+    collection = Collection.open(CommandContext(ctx).data_dir, name)
     if not yes:
         if not sys.stdin.isatty():
             raise UsageError(f"To delete '{name}' without being asked, add --yes.")
@@ -199,7 +199,7 @@ def _names_to_verify(names: list[str] | None, here: CommandContext) -> list[str]
     from ragcli.collection import Collection, list_collections
 
     if names:
-        return [Collection.open(here.data_dir, name, as_is=True).name for name in dict.fromkeys(names)]
+        return [Collection.open(here.data_dir, name).name for name in dict.fromkeys(names)]
     found = list(list_collections(here.data_dir))
     return found or [each.name for each in here.collections(None)]
 

@@ -196,7 +196,11 @@ class ArchiveReader:
         if _hash_manifest(told) != seal:
             raise self._wrong("its label is not what was put into it")
         numbers = (label.format, label.generation, label.documents, label.chunks, *(each.size for each in members))
-        if not all(type(number) is int and number >= 0 for number in numbers) or archive != ARCHIVE_FORMAT:
+        if (
+            not all(type(number) is int and number >= 0 for number in numbers)
+            or archive != ARCHIVE_FORMAT
+            or label.format < 1
+        ):
             raise self._wrong("its label makes no sense")
         self._check_names([each.name for each in members])
         return label

@@ -35,8 +35,8 @@ from ragcli.collection.maintain.repairing import build_lexical_index
 from ragcli.collection.read.snapshot import Snapshot
 from ragcli.collection.store.generation_record import write_manifest
 from ragcli.collection.store.locks import make_lock_files
-from ragcli.collection.store.schema import STORE_FORMAT
-from ragcli.collection.store.sqlite_connection import memory_store, open_for_writing
+from ragcli.collection.store.schema import STORE_FORMAT, altered_definitions
+from ragcli.collection.store.sqlite_connection import open_for_writing
 from ragcli.errors import CollectionError, InputError, RagcliError, UsageError
 
 if TYPE_CHECKING:
@@ -203,12 +203,6 @@ def _check_archive_format(label: ArchiveManifest, called: str) -> None:
             f"{called} was made by a newer ragcli ({label.ragcli}): its collection has format {label.format}, and this"
             f" one reads format {STORE_FORMAT}. Update ragcli, and import it again."
         )
-    if label.format < STORE_FORMAT:
-        raise InputError(
-            f"{called} was made by an older ragcli ({label.ragcli}): its collection has format {label.format}, and"
-            f" this one reads format {STORE_FORMAT}. Open the collection with this ragcli where it lies,"
-            " which brings it up to date, and export it again."
-        )
 
 
 def _check_free_space(folder: Path, label: ArchiveManifest) -> None:
@@ -236,7 +230,8 @@ def _complete_import(folder: Path, label: ArchiveManifest, called: str) -> None:
     """Check what the store is and says, and make what did not travel."""
     with closing(open_for_writing(folder)) as connection:
         try:
-            _check_tables(connection)
+            if altered_definitions(connection):
+                raise CollectionError("its store has other tables than ragcli makes")
             record = _check_record(connection, label)
         except (RagcliError, sqlite3.Error, ValueError, TypeError, LookupError) as error:
             raise InputError(f"{called} holds a damaged collection ({error}). Nothing was imported.") from error
@@ -259,13 +254,6 @@ def _import_errors_translated(data_dir: Path, called: str) -> Iterator[None]:
         raise CollectionError(
             f"{called} cannot be imported into {data_dir} ({error}). Nothing was imported."
         ) from error
-
-
-def _check_tables(connection: sqlite3.Connection) -> None:
-    query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
-    with closing(memory_store()) as ours:
-        if connection.execute(query).fetchall() != ours.execute(query).fetchall():
-            raise CollectionError("its store has other tables than ragcli makes")
 
 
 def _check_record(connection: sqlite3.Connection, label: ArchiveManifest) -> Generation:

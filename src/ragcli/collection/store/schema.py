@@ -8,22 +8,19 @@ Chunk numbers come from the generation's counter and are never given twice, not 
 and `rows.ids` know a chunk by its number alone. `rows.ids` ascends, so a row is found by bisection and compaction
 changes no table.
 
-SQLite keeps definitions as text and believes what it reads there: verification compares what SQLite understands of a
-store with what it understands of a new one.
+SQLite keeps definitions as text and believes what it reads there, so verification compares them with those of a new
+store.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections import Counter
 from contextlib import closing
 from typing import Final
 
-STORE_FORMAT: Final = 4
-"""The on-disk format this code writes; kept in the database's user_version."""
-
-OLDEST_STORE_FORMAT: Final = 2
-"""The oldest format that `upgrade` can bring to this one."""
+STORE_FORMAT: Final = 1
+"""The on-disk format this code writes; kept in the database's user_version. A new one needs a migration."""
 
 APPLICATION_ID: Final = 0x72616763
 """Marks the database as ours ("ragc"), as SQLite's file header foresees."""
@@ -34,24 +31,22 @@ HASH_SIZE: Final = 16
 TEXT_PIECE_CHARACTERS: Final = 8192
 """Characters in a piece of text. A chunk of the default size touches one piece or two."""
 
-METADATA_TABLE: Final = (
-    # What a document's metadata are all together: see `metadata`. One row a value, a list has one an item.
-    """CREATE TABLE metadata (
+_CHUNKS: Final = """CREATE TABLE {table} (
+  number INTEGER PRIMARY KEY,
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-  key TEXT NOT NULL,
-  position INTEGER NOT NULL,
-  type TEXT NOT NULL,
-  text TEXT,
-  number NUMERIC,
-  PRIMARY KEY (document, key, position)
-) WITHOUT ROWID""",
-    "CREATE INDEX metadata_text ON metadata (key, type, text, document)",
-    "CREATE INDEX metadata_number ON metadata (key, type, number, document)",
-)
-"""Apart from the rest, because older formats had another and get this one."""
+  ordinal INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  stop INTEGER NOT NULL,
+  page_start INTEGER,
+  page_end INTEGER,
+  heading TEXT,
+  digest BLOB NOT NULL,
+  seal BLOB NOT NULL,
+  UNIQUE (document, ordinal)
+)"""
 
-SCHEMA: Final = """
-CREATE TABLE generation (
+SCHEMA: Final = (
+    """CREATE TABLE generation (
   slot INTEGER PRIMARY KEY CHECK (slot IN (1, 2)),  -- 1 the committed state, 2 what a reindex is building
   generation INTEGER NOT NULL,
   committed_at TEXT NOT NULL,
@@ -71,26 +66,23 @@ CREATE TABLE generation (
   reserved_from INTEGER,
   last_ingest TEXT,
   seal BLOB NOT NULL
-);
-
-CREATE TABLE blobs (
+)""",
+    """CREATE TABLE blobs (
   slot INTEGER NOT NULL,
   name TEXT NOT NULL,
   data BLOB NOT NULL,
   PRIMARY KEY (slot, name)
-);
-
--- Checksums of stretches of the derived files: of an array what each commit appended, of a TF-IDF file the whole.
-CREATE TABLE segments (
+)""",
+    # Checksums of stretches of the derived files: of an array what each commit appended, of a TF-IDF file the whole.
+    """CREATE TABLE segments (
   edition INTEGER NOT NULL,
   file TEXT NOT NULL,
   start INTEGER NOT NULL,
   stop INTEGER NOT NULL,
   checksum BLOB NOT NULL,
   PRIMARY KEY (edition, file, start)
-);
-
-CREATE TABLE files (
+)""",
+    """CREATE TABLE files (
   number INTEGER PRIMARY KEY,
   path BLOB NOT NULL UNIQUE,
   source TEXT NOT NULL,
@@ -102,24 +94,22 @@ CREATE TABLE files (
   failed_hash BLOB,
   failed_with TEXT,
   ingested_at TEXT NOT NULL,
-  seal BLOB NOT NULL DEFAULT x'',
+  seal BLOB NOT NULL,
   born_ns INTEGER,
   sidecar BLOB,
-  meta TEXT NOT NULL DEFAULT '{}'
-);
-CREATE INDEX files_hash ON files (hash);
-
-CREATE TABLE failures (
+  meta TEXT NOT NULL
+)""",
+    "CREATE INDEX files_hash ON files (hash)",
+    """CREATE TABLE failures (
   number INTEGER PRIMARY KEY,
   file INTEGER NOT NULL REFERENCES files ON DELETE CASCADE,
   source TEXT NOT NULL,
   reason TEXT NOT NULL,
   failed_at TEXT NOT NULL,
-  seal BLOB NOT NULL DEFAULT x''
-);
-CREATE INDEX failures_file ON failures (file);
-
-CREATE TABLE documents (
+  seal BLOB NOT NULL
+)""",
+    "CREATE INDEX failures_file ON failures (file)",
+    """CREATE TABLE documents (
   number INTEGER PRIMARY KEY AUTOINCREMENT,
   id TEXT NOT NULL UNIQUE,
   file INTEGER NOT NULL REFERENCES files,
@@ -135,127 +125,89 @@ CREATE TABLE documents (
   chunks INTEGER NOT NULL,
   ingested_at TEXT NOT NULL,
   seal BLOB NOT NULL,
-  card BLOB NOT NULL DEFAULT x'',
-  layers TEXT NOT NULL DEFAULT '{}'
-);
-CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''));
-
-CREATE TABLE layouts (
+  card BLOB NOT NULL,
+  layers TEXT NOT NULL
+)""",
+    "CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''))",
+    """CREATE TABLE layouts (
   document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
   pages TEXT NOT NULL,
   headings TEXT NOT NULL,
   spans TEXT NOT NULL,
   joins BLOB NOT NULL,
   seal BLOB NOT NULL,
-  frame BLOB NOT NULL DEFAULT x''
-);
-
-CREATE TABLE pieces (
+  frame BLOB NOT NULL
+)""",
+    """CREATE TABLE pieces (
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
   piece INTEGER NOT NULL,
   text TEXT NOT NULL,
   PRIMARY KEY (document, piece)
-);
-
-CREATE TABLE squeezed (
+)""",
+    """CREATE TABLE squeezed (
   document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
   text TEXT NOT NULL
-);
-
--- For exact search in large collections: see `sieves`. A row's key is the sieve's number times 16,384, plus the place.
-CREATE TABLE sieves (
+)""",
+    # For exact search in large collections: see `document_bloom_filters`. A row's key is the sieve's number times
+    # 16,384, plus the place.
+    """CREATE TABLE sieves (
   number INTEGER PRIMARY KEY,
   first INTEGER NOT NULL,
   last INTEGER NOT NULL,
   held INTEGER NOT NULL,
   documents BLOB NOT NULL,
   seal BLOB NOT NULL
-);
-
-CREATE TABLE sieve_rows (
+)""",
+    """CREATE TABLE sieve_rows (
   key INTEGER PRIMARY KEY,
   blocks BLOB NOT NULL
-);
-
-CREATE TABLE chunks (
-  number INTEGER PRIMARY KEY,
-  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-  ordinal INTEGER NOT NULL,
-  start INTEGER NOT NULL,
-  stop INTEGER NOT NULL,
-  page_start INTEGER,
-  page_end INTEGER,
-  heading TEXT,
-  digest BLOB NOT NULL,
-  seal BLOB NOT NULL,
-  UNIQUE (document, ordinal)
-);
-CREATE INDEX chunks_digest ON chunks (digest);
-
--- The chunks of the state that a reindex is building; they become `chunks` in one commit.
-CREATE TABLE next_chunks (
-  number INTEGER PRIMARY KEY,
-  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
-  ordinal INTEGER NOT NULL,
-  start INTEGER NOT NULL,
-  stop INTEGER NOT NULL,
-  page_start INTEGER,
-  page_end INTEGER,
-  heading TEXT,
-  digest BLOB NOT NULL,
-  seal BLOB NOT NULL,
-  UNIQUE (document, ordinal)
-);
-CREATE INDEX next_chunks_digest ON next_chunks (digest);
-
--- Rows embedded for a document that is not complete yet. They are dead to readers, but not lost to a crash.
-CREATE TABLE parked (
+)""",
+    _CHUNKS.format(table="chunks"),
+    "CREATE INDEX chunks_digest ON chunks (digest)",
+    # The chunks of the state that a reindex is building; they become `chunks` in one commit.
+    _CHUNKS.format(table="next_chunks"),
+    "CREATE INDEX next_chunks_digest ON next_chunks (digest)",
+    # Rows embedded for a document that is not complete yet. They are dead to readers, but not lost to a crash.
+    """CREATE TABLE parked (
   slot INTEGER NOT NULL,
   number INTEGER NOT NULL,
   digest BLOB NOT NULL,
   PRIMARY KEY (slot, number)
-);
-CREATE INDEX parked_digest ON parked (digest);
-
--- Chunks gone from the store that the lexical index may still hold.
-CREATE TABLE lexical_deletes (
+)""",
+    "CREATE INDEX parked_digest ON parked (digest)",
+    # Chunks gone from the store that the lexical index may still hold.
+    """CREATE TABLE lexical_deletes (
   number INTEGER PRIMARY KEY
-);
-""" + "".join(f"{statement};\n" for statement in METADATA_TABLE)
+)""",
+    # What a document's metadata are all together: see `metadata_layers`. One row a value, a list has one an item.
+    """CREATE TABLE metadata (
+  document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
+  key TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  text TEXT,
+  number NUMERIC,
+  PRIMARY KEY (document, key, position)
+) WITHOUT ROWID""",
+    "CREATE INDEX metadata_text ON metadata (key, type, text, document)",
+    "CREATE INDEX metadata_number ON metadata (key, type, number, document)",
+)
+"""The statements that make a store. Not a script: `executescript` commits before it begins."""
 
 
-TableDefinition = tuple[object, ...]
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Make the tables and indexes of a store, inside the caller's transaction if there is one."""
+    for statement in SCHEMA:
+        connection.execute(statement)
 
 
-def altered_definitions(connection: sqlite3.Connection) -> Iterator[str]:
+def altered_definitions(connection: sqlite3.Connection) -> list[str]:
     """Names of the tables and indexes that are missing, not ours, or not as they were made."""
+    query = "SELECT name, type, tbl_name, sql FROM sqlite_master"
     with closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript(SCHEMA)
-        expected, found = _definitions(fresh), _definitions(connection)
-    yield from sorted(name for name in {*expected, *found} if expected.get(name) != found.get(name))
-
-
-def _definitions(connection: sqlite3.Connection) -> dict[str, TableDefinition]:
-    rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
-    return {
-        str(name): _table_definition(connection, name, sql or "") if kind == "table" else (kind, table, sql)
-        for kind, name, table, sql in rows
-    }
-
-
-def _table_definition(connection: sqlite3.Connection, name: str, sql: str) -> TableDefinition:
-    """What a table's rows may be, but for defaults, which only older stores have."""
-    quoted = name.replace('"', '""')
-    columns = {
-        column: (kind, needed, key)
-        for _, column, kind, needed, _, key in connection.execute(f'PRAGMA table_info("{quoted}")')
-    }
-    parents = sorted(
-        (table, column, str(to), gone)
-        for _, _, table, column, to, _, gone, _ in connection.execute(f'PRAGMA foreign_key_list("{quoted}")')
-    )
-    rules = tuple(rule in sql for rule in ("AUTOINCREMENT", "CHECK (slot IN (1, 2))", "WITHOUT ROWID"))
-    return columns, parents, rules
+        create_tables(fresh)
+        expected, found = (Counter(each.execute(query).fetchall()) for each in (fresh, connection))
+    return sorted({str(name) for name, *_ in (*(expected - found), *(found - expected))})
 
 
 STORE_FILE: Final = "store.db"

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from ragcli.collection.store.locks import share_writer_lock
-from ragcli.collection.store.schema import APPLICATION_ID, OLDEST_STORE_FORMAT, SCHEMA, STORE_FILE, STORE_FORMAT
+from ragcli.collection.store.schema import APPLICATION_ID, STORE_FILE, STORE_FORMAT, create_tables
 from ragcli.errors import CollectionError, MissingCollection
 
 BUSY_MS: Final = 10_000
@@ -32,31 +32,21 @@ def create_store(folder: Path) -> sqlite3.Connection:
     connection.execute("PRAGMA journal_mode = WAL")
     _for_writing(connection)
     with transaction(connection):
-        _make_tables(connection)
+        create_tables(connection)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         connection.execute(f"PRAGMA user_version = {STORE_FORMAT}")
     return connection
 
 
-def memory_store() -> sqlite3.Connection:
-    """The tables of a store in memory, to compare those of a file with."""
-    connection = sqlite3.connect(":memory:", isolation_level=None)
-    _make_tables(connection)
-    return connection
+def open_for_writing(folder: Path, readable: Callable[[int], bool] = STORE_FORMAT.__eq__) -> sqlite3.Connection:
+    """Open the store for its one writer, who holds the lock.
 
-
-def _make_tables(connection: sqlite3.Connection) -> None:
-    for statement in _statements(SCHEMA):
-        connection.execute(statement)
-
-
-def open_for_writing(folder: Path, *, any_format: bool = False) -> sqlite3.Connection:
-    """The store for its one writer, who holds the lock. CollectionError if it is damaged or of another format."""
+    CollectionError if it is damaged or its format is not `readable`; only a migration reads another than ours.
+    """
     with translated_errors(folder):
         connection = _connect(_existing_store(folder), "rw")
         try:
-            if not any_format:
-                _check_format(connection, folder)
+            _check_format(connection, folder, readable)
             _for_writing(connection)
         except BaseException:
             connection.close()
@@ -163,7 +153,9 @@ def _for_writing(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA fullfsync = ON")
 
 
-def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
+def _check_format(
+    connection: sqlite3.Connection, folder: Path, readable: Callable[[int], bool] = STORE_FORMAT.__eq__
+) -> None:
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     version = stored_format(connection)
     if application != APPLICATION_ID:
@@ -171,7 +163,7 @@ def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
             f"{folder / STORE_FILE} is not a ragcli collection; move it away or use another data directory."
         )
     refuse_triggers(connection, folder)
-    if version == STORE_FORMAT:
+    if readable(version):
         return
     told = f"The collection at {folder} has format {version}, from"
     if version > STORE_FORMAT:
@@ -179,14 +171,14 @@ def _check_format(connection: sqlite3.Connection, folder: Path) -> None:
             f"{told} a newer ragcli; this one reads format {STORE_FORMAT}. Update ragcli, or make the collection anew:"
             f" `ragcli collections delete {folder.name}`, then ingest the documents again."
         )
-    if version >= OLDEST_STORE_FORMAT:
+    if version < 1:
         raise CollectionError(
-            f"{told} an older ragcli; `ragcli collections show {folder.name}` brings it up to date, where its folder"
-            " can be written."
+            f"The collection at {folder} is damaged: it has format {version}, which no ragcli makes."
+            f" `ragcli collections delete {folder.name}` removes it; then ingest the documents again."
         )
     raise CollectionError(
-        f"{told} an older ragcli, and this one can bring collections up to date from format {OLDEST_STORE_FORMAT} on."
-        f" Make it anew: `ragcli collections delete {folder.name}`, then ingest the documents again."
+        f"{told} an older ragcli; `ragcli collections show {folder.name}` brings it up to date, where its folder can"
+        " be written."
     )
 
 
@@ -241,16 +233,6 @@ def damage(folder: Path, error: Exception) -> str:
         f"The store of the collection at {folder} cannot be read ({error});"
         f" `ragcli collections verify {folder.name}` says what is damaged."
     )
-
-
-def _statements(script: str) -> Iterator[str]:
-    # executescript commits first, which would leave a half-made schema behind a crash.
-    statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
-            yield statement
-            statement = ""
 
 
 def refuse_links(folder: Path) -> None:

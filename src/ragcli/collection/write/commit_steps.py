@@ -263,8 +263,8 @@ def _drop_all(connection: sqlite3.Connection, documents: Iterable[int]) -> list[
 def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: bool) -> int:
     """Insert or renew a file's record; its number. Until complete it has no hash, so it would be read again."""
     connection.execute(
-        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, born_ns, engine, ingested_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
+        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, born_ns, engine, ingested_at, meta, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '{}', x'') ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
         " hash = excluded.hash, size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns,"
         " born_ns = excluded.born_ns, engine = excluded.engine, ingested_at = excluded.ingested_at,"
         " failed_hash = NULL, failed_with = NULL",
@@ -285,8 +285,8 @@ def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: boo
 
 def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_with: str | None) -> int:
     connection.execute(
-        "INSERT INTO files (path, source, size, mtime_ns, ctime_ns, failed_hash, failed_with, ingested_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+        "INSERT INTO files (path, source, size, mtime_ns, ctime_ns, failed_hash, failed_with, ingested_at, meta, seal)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '{}', x'')"
         " ON CONFLICT (path) DO UPDATE SET failed_hash = excluded.failed_hash, failed_with = excluded.failed_with",
         (
             fsencode(file.path),

@@ -144,7 +144,7 @@ def insert_document(
     at = utc_now()
     cursor = connection.execute(
         "INSERT INTO documents (id, file, record_id, source, kind, title, hash, metadata, warnings, characters, pages,"
-        " chunks, ingested_at, seal) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, x'')",
+        " chunks, ingested_at, layers, seal, card) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, '', x'', x'')",
         (
             identity,
             file,
