@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
+import platform
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,17 +142,50 @@ def test_other_weights_or_another_configuration_get_an_export_of_their_own(tmp_p
     assert len(list(exports())) == 3
 
 
-@pytest.mark.parametrize(("bad", "kept"), [(1, "int8-narrow"), (2, "fp32")])
-def test_a_precision_that_disagrees_with_fp32_gives_way_to_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int, kept: str
+def test_an_int8_export_that_disagrees_with_fp32_gives_way_to_fp32(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verdicts = [False] * bad + [True]
+    verdicts = [False, True]
     monkeypatch.setattr("ragcli.models.onnx.onnx_export.vectors_agree", lambda _: verdicts.pop(0))
     folder = str(tiny_encoder(tmp_path / "model"))
     encoder = load_encoder(folder)
-    assert [export.precision for export in exports()] == [kept]
+    assert [export.precision for export in exports()] == ["fp32"]
     expected = load_encoder(folder, engine="torch").encode(["gravity is a quantum field"])
-    assert (encoder.encode(["gravity is a quantum field"]) * expected).sum() > (0.99999 if kept == "fp32" else 0.99)
+    assert (encoder.encode(["gravity is a quantum field"]) * expected).sum() > 0.99999
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags", "precision", "largest"),
+    [
+        ("x86_64", "avx2 fma", "int8-reduced-range", 64),
+        ("x86_64", "avx2 avx512_vnni", "int8", 127),
+        ("x86_64", "avx2 avx_vnni", "int8", 127),
+        ("AMD64", None, "int8-reduced-range", 64),
+        ("aarch64", None, "int8", 127),
+    ],
+)
+def test_weights_use_seven_bits_on_x86_without_vnni_and_eight_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machine: str, flags: str | None, precision: str, largest: int
+) -> None:
+    import onnx
+    from onnx import numpy_helper
+
+    read = Path.open
+
+    def processor(self: Path, *arguments: Any, **options: Any) -> Any:
+        if str(self) != "/proc/cpuinfo":
+            return read(self, *arguments, **options)
+        if flags is None:
+            raise FileNotFoundError(self)
+        return io.StringIO(f"processor : 0\nflags : {flags}\n")
+
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    monkeypatch.setattr(Path, "open", processor)
+    load_encoder(str(tiny_encoder(tmp_path / "model")))
+    (export,) = exports()
+    assert export.precision == precision
+    weights = [numpy_helper.to_array(tensor) for tensor in onnx.load(export.graph).graph.initializer]
+    assert max(int(np.abs(values.astype(int)).max()) for values in weights if values.dtype == np.int8) == largest
 
 
 def test_weights_that_lose_too_much_in_int8_are_kept_in_fp32(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from ragcli.models import (
     model_path,
     pull,
 )
+from ragcli.models.onnx.onnx_export import precisions_to_try
 
 
 @pytest.fixture(autouse=True)
@@ -248,7 +249,7 @@ def test_the_list_has_package_cache_and_used_folders(tmp_path: Path) -> None:
     mine = listed[folder]
     assert (mine.engine, mine.sha256, mine.kind) == ("onnx", encoder.fingerprint, "encoder")
     assert mine.size == (folder / "model.safetensors").stat().st_size
-    assert [export.precision for export in mine.exports] == ["int8"]
+    assert [export.precision for export in mine.exports] == [precisions_to_try()[0]]
     assert all(export.graph.is_file() for export in mine.exports)
 
 

@@ -43,10 +43,10 @@ def _quota() -> int:
 
 
 def processor_kind() -> str:
-    """Names what decides how well an int8 model does: the architecture, and VNNI where x86 has it.
+    """The architecture, with "-vnni" where x86 has it: what decides how an int8 model must be quantised.
 
-    Without VNNI the 8-bit products of x86 saturate in 16 bits, so a model that was checked on one kind says
-    nothing about the other. Homes shared by unlike machines exist; each kind keeps its own export.
+    Homes shared by unlike machines exist; each kind keeps its own export. Where the features of an x86 processor
+    cannot be read (they are read from /proc/cpuinfo), it counts as one without VNNI.
     """
     machine = platform.machine().lower() or "unknown"
     try:
@@ -55,6 +55,15 @@ def processor_kind() -> str:
     except OSError:
         return machine
     return f"{machine}-vnni" if "vnni" in flags else machine
+
+
+def saturates_int8() -> bool:
+    """Whether sums of 8-bit products overflow on this processor, so that int8 weights need the reduced range.
+
+    x86 without VNNI multiplies unsigned by signed bytes with VPMADDUBSW, which adds two neighbouring products in 16
+    bits and saturates (ONNX Runtime's documentation, "Quantize ONNX models", on U8S8 and `reduce_range`).
+    """
+    return processor_kind() in {"x86_64", "amd64", "x86", "i386", "i686"}
 
 
 def has_gpu() -> bool:

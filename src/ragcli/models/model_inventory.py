@@ -22,7 +22,7 @@ from ragcli.models.model_config import read_json
 from ragcli.models.model_lookup import LocalModel, ModelOrigin, cached_models, file_sha256, has_weights, package_models
 
 # Raise it when the graph changes: entries of another version are not read.
-EXPORT_FORMAT: Final = 2
+EXPORT_FORMAT: Final = 3
 
 GRAPH_FILE: Final = "model.onnx"
 TENSORS_FILE: Final = "model.data"

@@ -20,6 +20,7 @@ import numpy as np
 
 from ragcli.atomic_files import exclusive_lock
 from ragcli.models.engine_interface import ExportError, FloatArray, IntArray, Notify, text_vector, weighted_window
+from ragcli.models.hardware import saturates_int8
 from ragcli.models.model_inventory import (
     EXPORT_METADATA_FILE,
     GRAPH_FILE,
@@ -87,7 +88,9 @@ def scores_agree(exported: FloatArray, exact: FloatArray) -> bool:
     return bool(np.isfinite(error) and error <= MAX_RELATIVE_ERROR * float(exact.std()) + MAX_ABSOLUTE_ERROR)
 
 
-_PRECISIONS: tuple[Precision, ...] = ("int8", "int8-narrow", "fp32")
+def precisions_to_try() -> tuple[Precision, ...]:
+    """What an export is tried in on this processor, fastest first."""
+    return ("int8-reduced-range" if saturates_int8() else "int8", "fp32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +162,7 @@ def _make_export_at(
     notify(f"preparing {found.name} for this machine (once)")
     exact, peaks = _run_reference(bert, probe)
     agreement = 0.0
-    for precision in _PRECISIONS:
+    for precision in precisions_to_try():
         draft = Path(tempfile.mkdtemp(prefix=f".{place.name}.new-", dir=place.parent))
         try:
             _write_graph(build_graph(bert, precision, peaks), draft)
