@@ -20,7 +20,7 @@ from types import FrameType
 from typing import Final, NoReturn
 
 from ragcli.cli import terminal
-from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, RagcliError
+from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, FilterError, RagcliError
 
 EXIT_BUG: Final = 70
 
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.discard_stdout()
         code = EXIT_DONE
     except RagcliError as error:
-        terminal.note(error.sentence, error.caret_display(terminal.stderr_width()))
+        terminal.note(error.sentence, _fault_lines(error))
         code = error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted.")
@@ -131,6 +131,15 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def _signal_soon(thread: int, number: int) -> None:
     time.sleep(0.01)
     signal.pthread_kill(thread, number)
+
+
+def _fault_lines(error: RagcliError) -> Sequence[str]:
+    """The filter's expression with a caret under the fault, within the terminal's width; nothing for other errors."""
+    if not isinstance(error, FilterError) or error.expression is None:
+        return ()
+    from ragcli.text.caret import caret_lines
+
+    return caret_lines(error.expression, error.at, terminal.stderr_width())
 
 
 def os_error_sentence(error: OSError) -> str:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from ragcli.text.display_width import column_width
-
 EXIT_DONE: Final = 0
 EXIT_NO_MATCH: Final = 1
 EXIT_USAGE: Final = 2
@@ -24,17 +22,11 @@ class RagcliError(Exception):
     """Base of every error ragcli raises on purpose. `str(error)` is the sentence to show."""
 
     exit_code: ClassVar[int] = EXIT_BAD_INPUT
-    picture: tuple[str, ...] = ()
-    """Lines that are shown below the sentence as they stand."""
 
     @property
     def sentence(self) -> str:
-        """What is wrong, without the picture."""
+        """What is wrong, without any lines that show where."""
         return str(self)
-
-    def caret_display(self, width: int) -> tuple[str, ...]:  # noqa: ARG002
-        """The picture for a screen of so many cells."""
-        return self.picture
 
 
 class UsageError(RagcliError):
@@ -48,21 +40,23 @@ class RoleError(UsageError, TypeError):
 
 
 class FilterError(UsageError):
-    """A filter cannot be read. Its text shows the expression too, with a caret under the fault."""
+    """A filter cannot be read. `expression` and `at` tell where; its text shows them, with a caret under the fault."""
 
     def __init__(self, sentence: str, *, expression: str | None = None, at: int = 0) -> None:
         super().__init__(sentence)
-        self._expression, self._at = expression, at
-        self.picture = () if expression is None else caret_lines(expression, at)
+        self.expression, self.at = expression, at
 
     @property
     def sentence(self) -> str:
         """What is wrong, without the expression."""
         return super().__str__()
 
-    def caret_display(self, width: int) -> tuple[str, ...]:
-        """The expression around the fault, and the caret, on one line each of a screen of so many cells."""
-        return () if self._expression is None else caret_lines(self._expression, self._at, width)
+    @property
+    def picture(self) -> tuple[str, ...]:
+        """The expression and the caret, a line each; nothing if there is no expression."""
+        from ragcli.text.caret import caret_lines
+
+        return () if self.expression is None else caret_lines(self.expression, self.at)
 
     def __str__(self) -> str:
         return "\n".join((self.sentence, *self.picture))
@@ -130,29 +124,3 @@ class MissingExtra(RagcliError, ImportError):
     """An optional dependency is not installed; the sentence names the extra that brings it."""
 
     exit_code = EXIT_NO_MODEL
-
-
-_CARET_CONTEXT_CHARS: Final = 60
-
-
-def caret_lines(text: str, at: int, width: int | None = None) -> tuple[str, str]:
-    """The text on one line and a caret under character `at`; of a long text, what stands around it.
-
-    Neither line takes more than `width` cells: a terminal would break them, and the caret would point elsewhere.
-    """
-    start, stop = max(0, at - _CARET_CONTEXT_CHARS), min(len(text), at + _CARET_CONTEXT_CHARS)
-    # Whatever moves the cursor would move the caret away from the fault.
-    line = [character if character.isprintable() else " " for character in text[start:stop]]
-    cells = [column_width(character) for character in line]
-    before, after = cells[: at - start], cells[at - start :]
-    if width is not None:
-        while len(line) > 1 and 2 + 2 * (start > 0) + sum(before + after) + 2 * (stop < len(text)) > width:
-            if sum(before) > sum(after) or len(after) < 2:
-                start += 1
-                del before[0], line[0]
-            else:
-                stop -= 1
-                del after[-1], line[-1]
-    opening = "… " if start else ""
-    closing = " …" if stop < len(text) else ""
-    return f"  {opening}{''.join(line)}{closing}", "  " + " " * (len(opening) + sum(before)) + "^"

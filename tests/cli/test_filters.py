@@ -14,7 +14,7 @@ from tests.support.collection_builders import write_files
 from tests.support.tiny_models import tiny_encoder
 
 from ragcli.__main__ import main
-from ragcli.text.display_width import column_width
+from ragcli.text.characters import column_width
 
 NOTES = {
     "zne.md": "---\nyear: 2017\nauthors: [Kristan Temme, Sergey Bravyi]\ntags: [noise, zne]\ndate: 2017-11-03\n---\n",

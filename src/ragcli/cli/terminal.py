@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TextIO
 
-from ragcli.text.display_width import column_width
+from ragcli.text.characters import column_width, replace_surrogates
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,9 +40,6 @@ _UNSAFE: Final = re.compile(
     "\ud800-\udfff\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e00ff\U000e01f0-\U000e0fff]"
     "|(?<![\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])[\U000e0100-\U000e01ef]"
 )
-
-
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class OutputClosedError(Exception):
@@ -71,7 +68,7 @@ def name_line(name: str, screen: Screen) -> str:
 
 def without_surrogates(text: str) -> str:
     """`text` from an argument, whose bytes may have been no UTF-8: what could not be read becomes �."""
-    return _SURROGATE.sub("\ufffd", text)
+    return replace_surrogates(text)
 
 
 def _control_replacement(found: re.Match[str]) -> str:

@@ -7,9 +7,9 @@ import unicodedata
 from collections.abc import Iterable
 from itertools import pairwise
 
+from ragcli.text.characters import SOFT_HYPHEN, replace_surrogates
 from ragcli.text.unicode import normalised
 
-_SOFT = "\u00ad"
 _TEX_LIGATURES = {"\x0b": "ff", "\x0c": "fi", "\r": "fl", "\x0e": "ffi", "\x0f": "ffl"}
 _TEX_INSIDE = re.compile("[a-z]([\x0b-\x0f])[a-z]")
 _TEX_LIGATURE = re.compile("(?<=[A-Za-z])[\x0b-\x0f]|[\x0b-\x0f](?=[a-z])")
@@ -26,7 +26,6 @@ _SPACES = dict.fromkeys(
 _NOTHING = dict.fromkeys("\u200b\ufeff\u2060\u200e\u200f", "")
 _TABLE = str.maketrans({**_PRINTED_LIGATURES, **_BULLETS, **_SPACES, **_NOTHING, "\u2011": "-", "\u2010": "-"})
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ue000-\uf8ff\U000f0000-\U0010ffff]")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _PRESENTATION = re.compile("[\ufb13-\ufb4f\ufb50-\ufdff\ufe70-\ufefc]")  # Armenian, Hebrew, Arabic ligatures
 _BULLET_CODE = re.compile("^[\x07\x0f\x8f](?=\\s*\\S)")
 _ACCENT = re.compile("([´¨˝ˇ˘¸˚])([A-Za-zı])|(?<=[A-Za-z])([ˆ˜`])([a-zı])")
@@ -81,7 +80,7 @@ def repair_line(text: str, tex: frozenset[str] = frozenset()) -> str:
 def _repaired(text: str) -> str:
     text = text.translate(_TABLE)
     text = _CONTROL.sub(" ", text)
-    text = _SURROGATE.sub("\ufffd", text)
+    text = replace_surrogates(text)
     text = _PRESENTATION.sub(lambda found: unicodedata.normalize("NFKC", found.group()), text)
     text = _ACCENT_LOST.sub("", _ACCENT_APART.sub(_composed, text))
     text = _ACCENT.sub(_composed, text)
@@ -96,10 +95,10 @@ def sanitize_text(text: str) -> tuple[str, tuple[int, ...]]:
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-    text = _SURROGATE.sub("\ufffd", text).replace("\x00", "\ufffd")
-    if _SOFT not in text:
+    text = replace_surrogates(text).replace("\x00", "\ufffd")
+    if SOFT_HYPHEN not in text:
         return text, ()
-    parts = text.split(_SOFT)
+    parts = text.split(SOFT_HYPHEN)
     joins: list[int] = []
     length = 0
     for part, after in pairwise(parts):
@@ -111,7 +110,7 @@ def sanitize_text(text: str) -> tuple[str, tuple[int, ...]]:
 
 def is_readable(text: str) -> bool:
     """False for text that only looks like text: most of its characters have no meaning outside the font."""
-    if text.replace(_SOFT, "").isprintable():
+    if text.replace(SOFT_HYPHEN, "").isprintable():
         return 2 * text.count("\ufffd") < len(text) - text.count(" ")
     letters = len("".join(text.split()))
     if not letters:

@@ -15,10 +15,10 @@ from ragcli.documents.file_access import printable_path
 from ragcli.documents.formats.sidecar import is_sidecar, sidecar_names
 from ragcli.documents.parser_registry import kind_of
 from ragcli.errors import InputError, UsageError
+from ragcli.text.characters import replace_surrogates, truncate
+from ragcli.text.re2_patterns import compile_re2
 
 GlobMatcher = Callable[[str], bool]
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""What stands in a file's name for a byte that is not UTF-8; RE2 knows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,21 +150,15 @@ def _compile_globs(globs: Sequence[str]) -> GlobMatcher:
     """
     if not globs:
         return lambda _: False
-    import re2
-
-    options = re2.Options()
-    options.dot_nl, options.log_errors = True, False
     expressions = []
     for glob in globs:
         try:
-            expressions.append(re2.compile(_SURROGATE.sub("\ufffd", _glob_to_regex(glob)), options))
-        except re2.error as error:
-            said = error.args[0].decode("utf-8", "replace") if isinstance(error.args[0], bytes) else str(error)
-            told = glob if len(glob) <= 60 else f"{glob[:57]}..."
-            raise UsageError(f"The glob {told!r} is not one: {said}.") from error
+            expressions.append(compile_re2(replace_surrogates(_glob_to_regex(glob)), dot_all=True))
+        except ValueError as error:
+            raise UsageError(f"The glob {truncate(glob, 60)!r} is not one: {error}.") from error
 
     def matches(source: str) -> bool:
-        text = _SURROGATE.sub("\ufffd", source)
+        text = replace_surrogates(source)  # RE2 knows no lone surrogates, which stand for bytes that are not UTF-8
         return any(each.match(text) for each in expressions)
 
     return matches

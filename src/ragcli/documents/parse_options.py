@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from ragcli.errors import DocumentError
-from ragcli.types import Document, Heading
+from ragcli.text.characters import truncate
+from ragcli.types import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +55,6 @@ def apply_size_limits(document: Document, name: str) -> Document:
             f"{name} has {len(document.text):,} characters of text, and one document may have {MAX_TEXT_CHARS:,}; "
             "split it."
         )
-    if len(document.title or "") > MAX_TITLE_CHARS:
-        document = replace(document, title=_truncated_title(document.title or ""))
-    if any(len(heading.title) > MAX_TITLE_CHARS for heading in document.headings):
-        headings = (Heading(each.level, _truncated_title(each.title), each.start) for each in document.headings)
-        document = replace(document, headings=tuple(headings))
-    return document
-
-
-def _truncated_title(title: str) -> str:
-    return title if len(title) <= MAX_TITLE_CHARS else f"{title[: MAX_TITLE_CHARS - 1]}…"
+    title = document.title and truncate(document.title, MAX_TITLE_CHARS)
+    headings = (replace(each, title=truncate(each.title, MAX_TITLE_CHARS)) for each in document.headings)
+    return replace(document, title=title, headings=tuple(headings))

@@ -17,8 +17,7 @@ from urllib.parse import quote
 from ragcli.atomic_files import write_output_file
 from ragcli.errors import InputError
 from ragcli.evaluation.topics_qrels_runs import Qrels, RankedItem, Run, Topic
-
-_SURROGATE_CODE: Final = re.compile("[\ud800-\udfff]")
+from ragcli.text.characters import replace_surrogates
 
 
 def numbered_lines(path: Path, *, blank: bool = False) -> Iterator[tuple[int, str]]:
@@ -56,7 +55,7 @@ def parse_json_line(path: Path, number: int, line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
         if "\\u" in line:
-            value = json.loads(_SURROGATE_CODE.sub("\ufffd", json.dumps(value, ensure_ascii=False)))
+            value = json.loads(replace_surrogates(json.dumps(value, ensure_ascii=False)))
     except json.JSONDecodeError as error:
         raise line_error(path, number, f"not valid JSON ({error.msg} at column {error.colno})") from None
     except ValueError:

@@ -24,6 +24,7 @@ from ragcli.filters.expression_tree import (
     to_sqlite_number,
 )
 from ragcli.filters.predicate_evaluation import compile_match
+from ragcli.text.characters import truncate
 from ragcli.text.datetimes import parse_period
 
 TokenKind = Literal["key", "keyword", "text", "number", "date", "sign", "end"]
@@ -50,6 +51,7 @@ _SUGGESTED_SIGN: Final = {
     **dict.fromkeys("‘’‚", "'"),
 }
 _LONGEST_NUMBER: Final = 300
+_SHOWN_CHARS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +302,7 @@ class _Parser:
             self._at += 1
             return token.text == "true"
         if token.kind == "key":
-            raise self._unexpected(f'a value; a text stands in quotes, as in "{_short(token.text)}"')
+            raise self._unexpected(f'a value; a text stands in quotes, as in "{truncate(token.text, _SHOWN_CHARS)}"')
         raise self._unexpected("a value")
 
     @property
@@ -326,8 +328,6 @@ def _ordering_operator(sign: str) -> Literal["<", "<=", ">", ">="]:
 
 
 def _token_text(token: FilterToken) -> str:
-    return f'"{_short(token.text)}"' if token.kind == "text" else f"`{_short(token.text)}`"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 40 else text[:39] + "…"
+    return (
+        f'"{truncate(token.text, _SHOWN_CHARS)}"' if token.kind == "text" else f"`{truncate(token.text, _SHOWN_CHARS)}`"
+    )

@@ -25,6 +25,7 @@ from ragcli.filters.expression_tree import (
 )
 from ragcli.filters.predicate_evaluation import compile_match
 from ragcli.text.datetimes import period_of_date
+from ragcli.text.suggestions import closest_name
 
 _COMPARISONS: Final[Mapping[str, ComparisonOperator]] = MappingProxyType(
     {"$eq": "=", "$ne": "!=", "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
@@ -173,10 +174,8 @@ def _value(value: object, place: JsonPath) -> FilterValue:
 
 
 def _nearest(name: str, known: Sequence[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+    near = closest_name(name, known, cutoff=0.5)
+    return f"; did you mean {near}?" if near else f"; there are {', '.join(known)}"
 
 
 def _kind(value: object) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ragcli.filters.expression_tree import And, Compare, Exists, Filter, Match, Not, OneOf, Or
 from ragcli.text.datetimes import Period, date_text, epoch_seconds, parse_metadata_text, parse_period, year_period
+from ragcli.text.re2_patterns import compile_re2
 from ragcli.text.unicode import fold_case_and_accents
 
 if TYPE_CHECKING:
@@ -44,16 +45,7 @@ def _like_to_regex(pattern: str) -> str:
 
 @lru_cache(maxsize=64)
 def _compile_re2(pattern: str) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.max_mem = _LARGEST_PROGRAM
-    options.log_errors = False
-    try:
-        return re2.compile(_utf8(pattern), options)
-    except re2.error as error:
-        said = error.args[0] if error.args else "it is none"
-        raise ValueError(said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)) from None
+    return compile_re2(_utf8(pattern), max_memory=_LARGEST_PROGRAM)
 
 
 def _utf8(text: str) -> bytes:

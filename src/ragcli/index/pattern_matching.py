@@ -6,14 +6,12 @@ import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
 from ragcli.errors import InputError, UsageError
+from ragcli.text.characters import truncate
+from ragcli.text.re2_patterns import compile_re2
 from ragcli.text.text_folding import JOIN, fold, squeeze
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 MAX_PATTERN_CHARS: Final = 20_000
 
@@ -263,14 +261,9 @@ def _compile_linear(pattern: str, *, ignore_case: bool) -> tuple[Any, bool]:
     translated = _for_re2(pattern)
     if translated is None or not _encodable(pattern):
         return None, False
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.case_sensitive = not ignore_case
     try:
-        compiled = re2.compile(translated[0], options)
-    except re2.error:
+        compiled = compile_re2(translated[0], ignore_case=ignore_case)
+    except ValueError:
         return None, False
     # RE2 is linear in the text times the program; a huge one is better off under the time limit.
     return (compiled, translated[1]) if compiled.programsize <= _LARGEST_PROGRAM else (None, False)
@@ -347,4 +340,4 @@ def _encodable(text: str) -> bool:
 
 
 def _shown(pattern: str) -> str:
-    return repr(pattern if len(pattern) <= 60 else pattern[:57] + "...")
+    return repr(truncate(pattern, 60))

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from ragcli.text.characters import SOFT_HYPHEN
 from ragcli.text.unicode import normalised
 
 JOIN: Final = "\ufdd0"
 """Stands in a folded text where a word was broken at a line end. A noncharacter: no real text has it."""
 
-_SOFT_HYPHEN: Final = "\u00ad"
 _HYPHENS: Final = "-\u2010\u2011"
-_INVISIBLE: Final = "\u00ad\u180e\u200b\u200c\u200d\u2060\ufeff"
+_INVISIBLE: Final = f"{SOFT_HYPHEN}\u180e\u200b\u200c\u200d\u2060\ufeff"
 _INVISIBLE_ONES: Final = frozenset(_INVISIBLE)
 _ALIKE: Final = str.maketrans(
     dict.fromkeys("`´‘’‚‛′ʼ＇", "'")
@@ -36,7 +36,7 @@ _MARKS: Final = (
     r"\u0300-\u036f\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0e31\u0e34-\u0e3a"
     r"\u0e47-\u0e4e\u1dc0-\u1dff\u20d0-\u20f0"
 )
-_BROKEN: Final = rf"(?<=[\w{_MARKS}])[{_HYPHENS}{_SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
+_BROKEN: Final = rf"(?<=[\w{_MARKS}])[{_HYPHENS}{SOFT_HYPHEN}][^\S\n]*\n\s*(?=\w)"
 _SPECIAL: Final = re.compile(
     rf"(?P<broken>{_BROKEN})"
     r"|(?P<space>\s{2,}|[^\S ])"
@@ -263,7 +263,7 @@ def _units(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
 def _split(run: str, keep_case: bool) -> str | tuple[_Unit, ...]:
     """A foreign run as (folded, start, end) per visible character, or as one string where all run one to one."""
     units = tuple(
-        (JOIN if run[start:end] == _SOFT_HYPHEN else _fold_run(run[start:end], keep_case=keep_case), start, end)
+        (JOIN if run[start:end] == SOFT_HYPHEN else _fold_run(run[start:end], keep_case=keep_case), start, end)
         for start, end in _clusters(run)
     )
     if len(units) == len(run) and all(len(folded) == 1 for folded, _, _ in units) and JOIN not in {u[0] for u in units}:
@@ -278,7 +278,7 @@ def _clusters(run: str) -> Iterator[tuple[int, int]]:
     while start < len(run):
         end = start + 1
         if run[start] in _INVISIBLE and not marked[end]:
-            if run[start] == _SOFT_HYPHEN:
+            if run[start] == SOFT_HYPHEN:
                 yield start, end
             start = end
             continue

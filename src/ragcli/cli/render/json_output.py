@@ -16,12 +16,12 @@ from datetime import date
 from typing import TYPE_CHECKING, Final
 
 from ragcli.cli.terminal import write
+from ragcli.text.characters import replace_surrogates
 
 if TYPE_CHECKING:
     pass
 
 
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
 _NEEDS_ESCAPE: Final = re.compile(
     "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u3164"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -49,19 +49,19 @@ def write_json_lines(values: Iterable[object]) -> None:
 def _json_value(value: object) -> object:
     match value:
         case str():
-            return _SURROGATES.sub("\ufffd", value)
+            return replace_surrogates(value)
         case bool() | int() | None:
             return value
         case float():
             return value if math.isfinite(value) else None
         case Mapping():
-            return {_SURROGATES.sub("\ufffd", str(key)): _json_value(item) for key, item in value.items()}
+            return {replace_surrogates(str(key)): _json_value(item) for key, item in value.items()}
         case date():
             return value.isoformat()
         case Iterable():
             return [_json_value(item) for item in value]
         case _:
-            return _SURROGATES.sub("\ufffd", str(value))
+            return replace_surrogates(str(value))
 
 
 def _stdout_is_unicode() -> bool:

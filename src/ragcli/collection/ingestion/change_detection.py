@@ -28,11 +28,11 @@ from ragcli.collection.read.file_state import (
     is_missing,
     size_and_times,
 )
-from ragcli.collection.store.document_text import replace_surrogates
 from ragcli.collection.store.metadata_layers import ExternalMetadata, MetadataPatch, clean_patch, decode_metadata
 from ragcli.collection.write.prepared_documents import SourceFile
 from ragcli.documents.parser_registry import kind_of
 from ragcli.errors import DocumentError
+from ragcli.text.characters import replace_surrogates
 from ragcli.types import Failure
 
 if TYPE_CHECKING:

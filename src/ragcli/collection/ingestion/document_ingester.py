@@ -20,7 +20,6 @@ from ragcli.collection.ingest_events import Committed, FileRead, IngestListener
 from ragcli.collection.ingestion.change_detection import failure_settings
 from ragcli.collection.read.document_queries import STDIN_PATH
 from ragcli.collection.read.file_state import size_and_times
-from ragcli.collection.store.document_text import replace_surrogates
 from ragcli.collection.store.metadata_layers import ExternalMetadata, MetadataPatch
 from ragcli.collection.write.collection_writer import CollectionWriter
 from ragcli.collection.write.commit_steps import CommitStep, DocumentMetadataChanged, FileIngested
@@ -34,6 +33,7 @@ from ragcli.collection.write.prepared_documents import (
     split_document,
 )
 from ragcli.errors import DocumentError
+from ragcli.text.characters import replace_surrogates
 from ragcli.types import CollectionSettings, Document, Failure
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ragcli.collection.ingest_events import FilesPlanned, IngestListener, IngestReport, PhaseStarted, ignore_event
-from ragcli.collection.store.document_text import replace_surrogates
 from ragcli.collection.store.sqlite_connection import open_for_reading, translated_errors
+from ragcli.text.characters import replace_surrogates
 from ragcli.types import Failure, MetadataValue
 
 if TYPE_CHECKING:

@@ -22,13 +22,13 @@ from ragcli.collection.store.document_text import (
     decode_pages,
     read_slice,
     read_text,
-    replace_surrogates,
     unpack_integers,
     verified_text,
 )
 from ragcli.collection.store.metadata_layers import decode_metadata
 from ragcli.collection.store.row_hash import SUMMARY_COLUMNS, hash_chunk, hash_summary
 from ragcli.errors import CollectionError
+from ragcli.text.characters import replace_surrogates
 from ragcli.text.datetimes import epoch_seconds, parse_metadata_text
 from ragcli.types import Chunk, Metadata, MetadataValue, PageSpan, StoredChunk
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.collection.store.document_text import replace_surrogates
 from ragcli.collection.store.sqlite_connection import translated_read_errors
 from ragcli.errors import FilterError
 from ragcli.filters.expression_tree import And, Compare, Exists, Filter, Match, Not, OneOf, Or, keys_of, where_text
 from ragcli.filters.predicate_evaluation import as_period, compile_match
+from ragcli.text.characters import replace_surrogates
 
 if TYPE_CHECKING:
     import numpy as np

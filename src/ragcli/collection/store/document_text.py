@@ -7,24 +7,17 @@ which has no lone surrogates: each becomes U+FFFD on the way in, one character f
 from __future__ import annotations
 
 import json
-import re
 import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from ragcli.collection.store.row_hash import hash_layout, hash_text
 from ragcli.collection.store.schema import TEXT_PIECE_CHARACTERS
 from ragcli.errors import CollectionError
+from ragcli.text.characters import replace_surrogates
 from ragcli.types import Document, PageSpan
-
-_SURROGATES: Final = re.compile("[\ud800-\udfff]")
-
-
-def replace_surrogates(text: str) -> str:
-    """The text with lone surrogates replaced, of the same length."""
-    return text if text.isascii() else _SURROGATES.sub("\ufffd", text)
 
 
 def write_text(connection: sqlite3.Connection, number: int, document: Document) -> None:

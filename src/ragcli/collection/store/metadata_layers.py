@@ -18,7 +18,8 @@ from os import fsdecode
 from pathlib import PurePath
 from typing import Any, Final
 
-from ragcli.collection.store.document_text import replace_surrogates, to_json
+from ragcli.collection.store.document_text import to_json
+from ragcli.text.characters import replace_surrogates
 from ragcli.text.datetimes import date_text, epoch_seconds, parse_metadata_text, to_utc
 from ragcli.types import Metadata, MetadataValue
 

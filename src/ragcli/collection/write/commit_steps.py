@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from os import fsencode
 
 from ragcli.collection.read.document_queries import STDIN_PATH
-from ragcli.collection.store.document_text import replace_surrogates
 from ragcli.collection.store.generation_record import utc_now
 from ragcli.collection.store.metadata_layers import (
     ExternalMetadata,
@@ -35,6 +34,7 @@ from ragcli.collection.write.prepared_documents import (
     insert_chunks,
     insert_document,
 )
+from ragcli.text.characters import replace_surrogates
 
 
 @dataclass(frozen=True, slots=True)

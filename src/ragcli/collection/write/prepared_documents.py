@@ -18,7 +18,6 @@ from ragcli.collection.store.document_text import (
     check_layout_hash,
     decode_pages,
     encode_layout,
-    replace_surrogates,
     replace_surrogates_or_none,
     to_json,
     unpack_integers,
@@ -35,6 +34,7 @@ from ragcli.collection.store.metadata_layers import (
 )
 from ragcli.collection.store.row_hash import hash_bytes, hash_chunk, update_document_hashes
 from ragcli.errors import CollectionError
+from ragcli.text.characters import replace_surrogates
 from ragcli.types import Chunk, CollectionSettings, Document, Heading
 
 ChunkTable = Literal["chunks", "next_chunks"]

@@ -13,6 +13,7 @@ from ragcli.documents.character_repair import sanitize_text
 from ragcli.documents.file_access import display_name
 from ragcli.documents.formats.plain_text_parser import decode_text, empty_text_warnings
 from ragcli.documents.metadata_normalization import parse_year, split_list, typed_metadata
+from ragcli.text.characters import SOFT_HYPHEN
 from ragcli.types import Document, Heading, MetadataValue
 
 # fmt: off
@@ -208,13 +209,13 @@ def _without_soft_hyphens(page: _Page) -> tuple[str, tuple[int, ...]]:
     text = "".join(page.out)
     whole, joins = sanitize_text(text)
     if len(whole) != len(text):
-        soft = [place for place, character in enumerate(text) if character == "\u00ad"]
+        soft = [place for place, character in enumerate(text) if character == SOFT_HYPHEN]
 
         def moved(place: int) -> int:
             return place - bisect_left(soft, place)
 
         page.headings = [
-            Heading(heading.level, heading.title.replace("\u00ad", ""), moved(heading.start))
+            Heading(heading.level, heading.title.replace(SOFT_HYPHEN, ""), moved(heading.start))
             for heading in page.headings
         ]
         page.spans = [(moved(start), moved(end)) for start, end in page.spans]

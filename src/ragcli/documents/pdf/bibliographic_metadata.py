@@ -10,8 +10,9 @@ from html import unescape
 from typing import Final
 
 from ragcli.documents.character_repair import repair_line, tex_ligature_codes
-from ragcli.documents.pdf.page_model import SOFT_HYPHEN, Line, PageLines
+from ragcli.documents.pdf.page_model import Line, PageLines
 from ragcli.documents.pdf.reflow import ReflowedText
+from ragcli.text.characters import SOFT_HYPHEN
 from ragcli.text.datetimes import parse_date
 from ragcli.types import MetadataValue
 

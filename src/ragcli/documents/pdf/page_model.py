@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-SOFT_HYPHEN = "\u00ad"
-"""What every engine's line-end hyphen becomes in `Line.text`: `text` ends with it where a word goes on below."""
+from ragcli.text.characters import SOFT_HYPHEN
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One printed line, or a piece of one: its words, left and right edge, baseline, and font size in points."""
+    """One printed line, or a piece of one: its words, left and right edge, baseline, and font size in points.
+
+    Every engine's line-end hyphen becomes a soft hyphen: `text` ends with one where a word goes on in the next line.
+    """
 
     text: str
     x0: float

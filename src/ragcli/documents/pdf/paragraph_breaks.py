@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from ragcli.documents.pdf.page_model import SOFT_HYPHEN, Line, median
+from ragcli.documents.pdf.page_model import Line, median
+from ragcli.text.characters import SOFT_HYPHEN
 
 SPACE, BREAK, PARAGRAPH = " ", "\n", "\n\n"
 CAPTION = re.compile(

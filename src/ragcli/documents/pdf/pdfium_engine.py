@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ragcli.documents.pdf.page_model import SOFT_HYPHEN, Line, PageLines, median
+from ragcli.documents.pdf.page_model import Line, PageLines, median
 from ragcli.documents.pdf.pdfium_text import GlyphBox, PageText, PdfiumTextCalls, TextRange
+from ragcli.text.characters import SOFT_HYPHEN
 
 _FEW_PIECES = 8
 """A page of no more may be a scan with a stamp on it; only then is it worth looking for a picture."""

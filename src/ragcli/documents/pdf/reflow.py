@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragcli.documents.character_repair import repair_line, tex_ligature_codes
-from ragcli.documents.pdf.page_model import SOFT_HYPHEN, Line, PageLines
+from ragcli.documents.pdf.page_model import Line, PageLines
 from ragcli.documents.pdf.paragraph_breaks import PARAGRAPH, SPACE, LineSpacing, PageLine, reorder_interrupted
+from ragcli.text.characters import SOFT_HYPHEN
 from ragcli.types import PageSpan
 
 _HARD_HYPHEN = re.compile(r"\w-$")
