@@ -20,24 +20,17 @@ if TYPE_CHECKING:
     from ragcli.grounding.sufficiency.evidence import Decision
     from ragcli.llm.cached_client import RemoteLanguageModel
     from ragcli.models import ModelListing
-    from ragcli.retrieval.request import StageTime
-    from ragcli.retrieval.techniques import QueryPlan, TechniqueResult
+    from ragcli.retrieval.request import QueryPlan, QueryResult, StageTime
     from ragcli.types import Failure, GrepHit, Hit
 
 
-def ask_record(
-    result: AskResult,
-    model: RemoteLanguageModel | None = None,
-    planned: QueryPlan | None = None,
-    *,
-    found: TechniqueResult | None = None,
-) -> dict[str, Any]:
+def ask_record(result: AskResult, model: RemoteLanguageModel | None = None) -> dict[str, Any]:
     """Everything that is known of a question that was asked, what scripts use most first.
 
-    `model` is the language model that could be asked, `planned` how techniques have put the question, `found` the
-    evidence as they have grouped and shortened it.
+    `model` is the language model that could be asked.
     """
     trace = result.trace
+    plan = result.found.plan
     return {
         "question": result.question,
         "verdict": result.verdict,
@@ -46,7 +39,8 @@ def ask_record(
         "review": list(result.review),
         "answer": _answer_record(result.answer) if result.answer is not None else None,
         "faithfulness": _faithfulness_record(result.faithfulness) if result.faithfulness is not None else None,
-        "evidence": _evidence_records(result, found),
+        # By rank, which is what an answer cites them by.
+        "evidence": sorted(query_records(result.found), key=lambda record: int(record["rank"])),
         "trace": {
             "pipeline": trace.pipeline,
             "reranker": trace.reranker,
@@ -59,17 +53,10 @@ def ask_record(
             "seconds": trace.seconds,
             "attempts": [_attempt_record(attempt) for attempt in trace.attempts],
             "stages": _stage_records(trace.stages),
-            "asked": _plan_record(planned) if planned is not None else None,
+            "asked": _plan_record(plan) if plan is not None and plan.request.techniques else None,
             "language_model": _language_model_record(model) if model is not None else None,
         },
     }
-
-
-def _evidence_records(result: AskResult, found: TechniqueResult | None) -> list[dict[str, Any]]:
-    """The passages by rank, which is what an answer cites them by."""
-    if found is None:
-        return [hit_record(hit) for hit in result.hits]
-    return sorted(technique_hit_records(found), key=lambda record: int(record["rank"]))
 
 
 def _decision_record(decision: Decision) -> dict[str, Any]:
@@ -99,15 +86,15 @@ def _stage_records(stages: Sequence[StageTime]) -> list[dict[str, Any]]:
     return [{"stage": each.stage, "seconds": each.seconds, "detail": each.detail} for each in stages]
 
 
-def _plan_record(planned: QueryPlan) -> dict[str, Any]:
+def _plan_record(plan: QueryPlan) -> dict[str, Any]:
     return {
-        "question": planned.question,
-        "parts": list(planned.parts),
+        "question": plan.question,
+        "parts": list(plan.parts),
         "queries": [
             {"query": each.request.text, "weight": each.weight, "hypothetical": list(each.request.hypothetical)}
-            for each in planned.queries
+            for each in plan.queries
         ],
-        "without": list(planned.failed),
+        "without": list(plan.failed),
     }
 
 
@@ -187,11 +174,11 @@ def grep_record(hit: GrepHit) -> dict[str, object]:
     return record | {"truncated": True} if hit.truncated else record
 
 
-def technique_hit_records(found: TechniqueResult) -> Iterator[dict[str, Any]]:
+def query_records(found: QueryResult) -> Iterator[dict[str, Any]]:
     """Each hit under the contract's keys; with `sub_question` if there are parts, and `kept` if passages were cut."""
-    kept = {hit.rank: stretches for hit, stretches in zip(found.result.hits, found.kept, strict=False)}
+    kept = {hit.rank: stretches for hit, stretches in zip(found.hits, found.kept, strict=False)}
     parts: list[tuple[str | None, Sequence[Hit]]] = [(group.question, group.hits) for group in found.groups]
-    for question, hits in parts or [(None, found.result.hits)]:
+    for question, hits in parts or [(None, found.hits)]:
         for hit in hits:
             record: dict[str, Any] = hit_record(hit)
             if question is not None:

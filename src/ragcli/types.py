@@ -15,6 +15,8 @@ from typing import Literal
 MetadataValue = str | int | float | bool | date | list[str]
 """What a document may be said to be. A moment is a `datetime` in UTC, which is a `date` too (see `dates`)."""
 Metadata = Mapping[str, MetadataValue]
+NO_ENCODER = "none"
+"""Settings with this encoder name make a collection without vectors: lexical and exact search only."""
 ScoreType = Literal["cosine", "bm25", "dense", "fused", "rerank", "other"]
 
 

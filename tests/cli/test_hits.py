@@ -51,7 +51,7 @@ REQUEST = QueryRequest("does information leak through a wormhole")
 
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_table_fits_the_screen_and_has_every_part(width: int) -> None:
-    shown = hits_table(result_of(CHUNK), REQUEST, Screen(width, interactive=True, colour=False))
+    shown = hits_table(result_of(CHUNK), REQUEST.text, Screen(width, interactive=True, colour=False))
     assert max(map(cell_len, shown.splitlines())) <= width
     for part in ("1.000", "wormholes.pdf", "pp. 3-4", "2.1", "d0123456789:4", "information"):
         assert part in shown
@@ -63,13 +63,13 @@ def test_the_table_fits_the_screen_and_has_every_part(width: int) -> None:
 def test_no_line_of_a_place_is_a_comma_alone(length: int) -> None:
     chunk = replace(CHUNK, source="q/" + "n" * length + ".pdf")
     for width in (60, 120, 200):
-        shown = hits_table(result_of(chunk), REQUEST, Screen(width, interactive=False, colour=False))
+        shown = hits_table(result_of(chunk), REQUEST.text, Screen(width, interactive=False, colour=False))
         assert not re.search(r"(?m)^ *, ", shown + " "), shown
 
 
 def test_query_words_are_bold_where_there_is_colour_and_plain_where_not() -> None:
-    coloured = hits_table(result_of(CHUNK), REQUEST, Screen(120, interactive=True, colour=True))
-    plain = hits_table(result_of(CHUNK), REQUEST, Screen(120, interactive=False, colour=False))
+    coloured = hits_table(result_of(CHUNK), REQUEST.text, Screen(120, interactive=True, colour=True))
+    plain = hits_table(result_of(CHUNK), REQUEST.text, Screen(120, interactive=False, colour=False))
     assert "\x1b[1mwormhole\x1b[0m" in coloured
     assert "\x1b" not in plain
     uncoloured = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
@@ -84,21 +84,21 @@ def test_query_words_are_bold_where_there_is_colour_and_plain_where_not() -> Non
 def test_whatever_a_document_holds_the_table_is_harmless(text: str, width: int) -> None:
     chunk = replace(CHUNK, text=text, source=text, heading=text, chunk_id=text, collection=text)
     result = result_of(chunk, CHUNK)
-    shown = hits_table(result, REQUEST, Screen(width, interactive=True, colour=False))
+    shown = hits_table(result, REQUEST.text, Screen(width, interactive=True, colour=False))
     shown += stages_table(result, Screen(width, interactive=True, colour=False))
     assert safe(shown) == shown
 
 
 def test_the_collection_is_named_when_hits_come_from_several() -> None:
     screen = Screen(120, interactive=False, colour=False)
-    assert "[papers]" not in hits_table(result_of(CHUNK), REQUEST, screen)
-    assert "[papers]" in hits_table(result_of(CHUNK, replace(CHUNK, collection="notes")), REQUEST, screen)
+    assert "[papers]" not in hits_table(result_of(CHUNK), REQUEST.text, screen)
+    assert "[papers]" in hits_table(result_of(CHUNK, replace(CHUNK, collection="notes")), REQUEST.text, screen)
 
 
 def test_the_footing_says_what_ran() -> None:
-    shown = hits_table(result_of(CHUNK), REQUEST, Screen(80, interactive=False, colour=False))
+    shown = hits_table(result_of(CHUNK), REQUEST.text, Screen(80, interactive=False, colour=False))
     assert "1 hit (hybrid, reranked by late" in shown
-    assert hits_table(result_of(), REQUEST, Screen(80, interactive=False, colour=False)).startswith("No passage")
+    assert hits_table(result_of(), REQUEST.text, Screen(80, interactive=False, colour=False)).startswith("No passage")
 
 
 def test_explain_shows_every_stages_score_and_time() -> None:

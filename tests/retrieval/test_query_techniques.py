@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -339,22 +340,20 @@ def test_a_comparison_says_for_how_many_questions_the_model_failed(ragcli: Ragcl
 
 def test_what_is_measured_is_what_a_query_gives(places: Path) -> None:
     from ragcli.collection import Collection
-    from ragcli.retrieval.expansion.query_plan import deep_ranking, plan_queries, run_plan
-    from ragcli.retrieval.expansion.query_rewriting import technique_functions
     from ragcli.retrieval.request import QueryRequest
     from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import Techniques
 
     with Searcher([Collection.open(places / "data", "notes")]) as searcher:
-        for techniques in (
-            Techniques(decompose=True),
-            Techniques(expand="rm3"),
-            Techniques(expand="rm3", decompose=True),
+        plain = QueryRequest("compare a sketch with a vote", top=8)
+        for request in (
+            plain,
+            replace(plain, decompose=True),
+            replace(plain, expand="rm3"),
+            replace(plain, expand="rm3", decompose=True),
         ):
-            steps = technique_functions(techniques)
-            planned = plan_queries(searcher, QueryRequest("compare a sketch with a vote", top=8), steps)
-            shown = [hit.chunk.chunk_id for hit in run_plan(searcher, planned, steps).result.hits]
-            ranked = [chunk.chunk_id for chunk in deep_ranking(searcher, planned, chunks=8).chunks]
+            result = searcher.query(request)
+            shown = [hit.chunk.chunk_id for hit in result.hits]
+            ranked = [chunk.chunk_id for chunk in searcher.ranking(request, plan=result.plan, chunks=8).chunks]
             assert ranked[: len(shown)] == shown
 
 
@@ -379,4 +378,4 @@ def test_a_program_can_bring_its_own_steps(places: Path) -> None:
         assert planned.parts == ("what does the sketch count", "what is a drug")
         found = run_plan(searcher, planned, steps)
         assert {group.question for group in found.groups} == set(planned.parts)
-        assert found.result.warnings == ("No answer today. The question was asked without --expand llm.",)
+        assert found.warnings == ("No answer today. The question was asked without --expand llm.",)

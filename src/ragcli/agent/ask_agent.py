@@ -19,7 +19,7 @@ from ragcli.errors import LanguageModelAway
 from ragcli.grounding.ask import REVIEW_BAND, AskResult, AskTrace, SearchAttempt
 from ragcli.grounding.sufficiency.evidence import Decision
 from ragcli.llm.chat_model import CircuitBreaker
-from ragcli.retrieval.request import StageTime
+from ragcli.retrieval.request import QueryResult, StageTime
 
 if TYPE_CHECKING:
     from ragcli.agent.data_model import AgentRun, Result, Round, TaskTrace
@@ -119,11 +119,13 @@ def ask_result(run: AgentRun, *, top: int, preset: Preset, pipeline: str, overri
     if enough or override:
         verdict = "needs_review" if review and not (override and not enough) else "answerable"
     reranker = next((hit.reranker for hit in run.results if hit.reranker), None)
+    shown = _shown(run, top)
     return AskResult(
         question=run.trace.query.text,
         verdict=verdict,
         decision=decision,
-        hits=_shown(run, top),
+        found=QueryResult(shown, attempts[-1].stages, pipeline, reranker),
+        passages=shown,
         trace=AskTrace(
             judge=decision.judge,
             preset=preset,

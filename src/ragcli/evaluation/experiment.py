@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ragcli.errors import MissingCollection
 from ragcli.evaluation.dataset_loader import is_known_item, list_first, match_items
-from ragcli.evaluation.pipeline_runner import RUN_DEPTH, PipelineRun, Progress, run_pipeline
+from ragcli.evaluation.pipeline_runner import MODEL_FAILURES, RUN_DEPTH, PipelineRun, Progress, run_pipeline
 from ragcli.evaluation.pipeline_spec import PipelineSpec
 from ragcli.evaluation.run_comparison import RunCost, RunResult, score_run
 from ragcli.evaluation.topics_qrels_runs import EvaluationSet, Level, Qrels, Run, Topic
@@ -17,7 +17,7 @@ from ragcli.retrieval.pipelines import PIPELINES
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, Snapshot
-    from ragcli.retrieval.techniques import TechniqueModel
+    from ragcli.llm.chat_model import LanguageModel
 
 
 def index_bytes(snapshot: Snapshot, pipeline: str, reranker: str | None) -> int:
@@ -96,20 +96,25 @@ def run_experiment(
     engine: Literal["auto", "onnx", "torch"] = "auto",
     notify: Callable[[str], None] | None = None,
     progress: Progress | None = None,
-    model: TechniqueModel | None = None,
+    model: LanguageModel | None = None,
+    prompts: Path | None = None,
 ) -> ExperimentResult:
-    """Run the pipelines over the topics and score what they give; `model` is for query techniques that ask one.
+    """Run the pipelines over the topics and score what they give.
+
+    `model` is for query techniques that ask one, with the user's own `prompts`.
 
     Raises InputError when the judged ids are not of this collection.
     """
+    from ragcli.llm.chat_model import CircuitBreaker
     from ragcli.retrieval.searcher import Searcher
 
+    steady = CircuitBreaker(model, MODEL_FAILURES) if model is not None else None
     with collection.snapshot() as snapshot:
         matched, judged_names = match_items(given, _SnapshotItemLookup(snapshot), level)
         names = _document_names(snapshot, judged_names)
         results = []
         notes: list[str] = []
-        with Searcher([collection], engine=engine, notify=notify) as searcher:
+        with Searcher([collection], engine=engine, notify=notify, language_model=steady, prompts=prompts) as searcher:
             for spec in specs:
                 done = run_pipeline(
                     searcher,

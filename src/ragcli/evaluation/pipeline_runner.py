@@ -13,112 +13,53 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ragcli.evaluation.pipeline_spec import PipelineSpec
 from ragcli.evaluation.topics_qrels_runs import Level, RankedItem, Run, Topic, best_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from ragcli.retrieval.request import DeepRanking, QueryRequest, QueryResult
+    from ragcli.llm.chat_model import LanguageModel
+    from ragcli.retrieval.request import QueryPlan
     from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import QueryPlan, TechniqueModel
 
 
-# One question may be too much for a model; after so many in a row it is taken to be away.
-_FAILURES: Final = 3
+MODEL_FAILURES: Final = 3
+"""One question may be too much for a language model; after so many failures in a row it is taken to be away."""
 
 
-class PipelineQuerier:
-    """Puts topics to a searcher as one pipeline does."""
+class _ModelNotes:
+    """In how many questions which techniques failed, and what the language model was asked."""
 
-    def __init__(self, searcher: Searcher, spec: PipelineSpec, in_use: TechniqueModel | None = None) -> None:
-        self._searcher = searcher
-        self._spec = spec
-        self._notes = _FailureNotes()
-        self._model = in_use.model if in_use is not None else None
-        self._before = getattr(self._model, "spent", None)
-        if spec.techniques:
-            from ragcli.llm.chat_model import CircuitBreaker
-            from ragcli.retrieval.expansion.query_plan import NO_LANGUAGE_MODEL
-            from ragcli.retrieval.expansion.query_rewriting import technique_functions
+    def __init__(self, model: LanguageModel | None) -> None:
+        self._model = model
+        self._before = getattr(model, "spent", None)
+        self._questions = 0
+        self._failed: Counter[tuple[str, ...]] = Counter()
+        self._why = ""
 
-            steady = CircuitBreaker(self._model, _FAILURES) if self._model is not None else None
-            prompts = in_use.prompts if in_use is not None else None
-            self._steps = technique_functions(spec.techniques, steady, prompts=prompts)
-            self._lacking = spec.techniques.need_a_model if self._model is None else ()
-            self._why_not = (in_use.why_not if in_use is not None else "") or NO_LANGUAGE_MODEL
-
-    def ask(self, topic: Topic, top: int, *, timed: bool = True) -> Callable[[int, int], DeepRanking]:
-        """Do what answers a person, and say how to rank in depth: down to so many chunks or documents.
-
-        Unless it is `timed`, only what the ranking needs is done.
-        """
-        request = self._spec.request(topic.text, top)
-        if not self._spec.techniques:
-            if timed:
-                self._searcher.query(request)
-            return lambda chunks, documents: self._searcher.ranking(request, chunks=chunks, documents=documents)
-        from ragcli.retrieval.expansion.query_plan import deep_ranking, run_plan
-
-        planned = self._plan(request, topic)
-        self._notes.count(run_plan(self._searcher, planned, self._steps).plan if timed else planned)
-        return lambda chunks, documents: deep_ranking(self._searcher, planned, chunks=chunks, documents=documents)
-
-    def query(self, topic: Topic, top: int) -> QueryResult:
-        """What a person gets for the question."""
-        request = self._spec.request(topic.text, top)
-        if not self._spec.techniques:
-            return self._searcher.query(request)
-        from ragcli.retrieval.expansion.query_plan import run_plan
-
-        return run_plan(self._searcher, self._plan(request, topic), self._steps).result
-
-    def _plan(self, request: QueryRequest, topic: Topic) -> QueryPlan:
-        from ragcli.retrieval.expansion.query_plan import plan_queries
-
-        return plan_queries(
-            self._searcher, request, self._steps, topic.history, lacking=self._lacking, why=self._why_not
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences about this pipeline's language model."""
-        return tuple(f"{self._spec.label}: {each}" for each in (*self._spending(), *self._notes.sentences()))
-
-    def _spending(self) -> Iterator[str]:
-        after, before = getattr(self._model, "spent", None), self._before
-        if not self._spec.techniques or self._model is None or after is None or before is None or after == before:
-            return
-        asked, known = after.calls - before.calls, after.cached - before.cached
-        cost = f", at a cost of {after.cost - before.cost:.4f}" if after.cost > before.cost else ""
-        yield (
-            f"{self._model.name} was asked {asked:,} times ({after.tokens - before.tokens:,} tokens{cost}); "
-            f"{known:,} answers came from the cache."
-        )
-
-
-@dataclass(slots=True)
-class _FailureNotes:
-    """In how many questions which techniques failed."""
-
-    questions: int = 0
-    failed: Counter[tuple[str, ...]] = field(default_factory=Counter)
-    why: str = ""
-
-    def count(self, planned: QueryPlan) -> None:
-        self.questions += 1
-        if planned.failed:
-            self.failed[planned.failed] += 1
-            self.why = self.why or planned.why
+    def count(self, plan: QueryPlan) -> None:
+        self._questions += 1
+        if plan.failed:
+            self._failed[plan.failed] += 1
+            self._why = self._why or plan.why
 
     def sentences(self) -> Iterator[str]:
-        for options, number in self.failed.items():
+        after, before = getattr(self._model, "spent", None), self._before
+        if self._questions and self._model is not None and after is not None and before not in (None, after):
+            asked, known = after.calls - before.calls, after.cached - before.cached
+            cost = f", at a cost of {after.cost - before.cost:.4f}" if after.cost > before.cost else ""
             yield (
-                f"{number} of {self.questions} questions were asked without {', '.join(options)}, as a query would be. "
-                f"{self.why}"
+                f"{self._model.name} was asked {asked:,} times ({after.tokens - before.tokens:,} tokens{cost}); "
+                f"{known:,} answers came from the cache."
+            )
+        for options, number in self._failed.items():
+            yield (
+                f"{number} of {self._questions} questions were asked without {', '.join(options)}, "
+                f"as a query would be. {self._why}"
             )
 
 
@@ -161,25 +102,33 @@ def run_pipeline(
     depth: int = RUN_DEPTH,
     timed: bool = True,
     progress: Progress | None = None,
-    model: TechniqueModel | None = None,
+    model: LanguageModel | None = None,
 ) -> PipelineRun:
     """Run one pipeline over the topics, `depth` documents or chunks deep.
 
-    `names` are the names that documents go by in the qrels, where those are not their ids. `model` is for query
-    techniques that ask one.
+    `names` are the names that documents go by in the qrels, where those are not their ids. `model` is the searcher's
+    language model, whose cost is told.
     """
-    asker = PipelineQuerier(searcher, spec, model)
+    notes = _ModelNotes(model)
     seconds: list[float] = []
     rankings: dict[str, tuple[RankedItem, ...]] = {}
     reranker = None
     if timed and topics:
         # The first query pays for loading models and touching files; nobody's second query does.
-        searcher.query(spec.request(topics[0].text, TIMED_TOP))
+        searcher.query(spec.request(topics[0].text, TIMED_TOP).without_techniques())
     for done, topic in enumerate(topics, 1):
         started = time.perf_counter()
-        ranking = asker.ask(topic, TIMED_TOP, timed=timed)
+        request = spec.request(topic.text, TIMED_TOP, topic.history)
+        plan = searcher.query(request).plan if timed else searcher.plan(request) if request.techniques else None
         seconds.append(time.perf_counter() - started)
-        found = ranking(depth if level == "chunk" else 0, depth if level == "document" else 0)
+        if plan is not None:
+            notes.count(plan)
+        found = searcher.ranking(
+            request,
+            plan=plan,
+            chunks=depth if level == "chunk" else 0,
+            documents=depth if level == "document" else 0,
+        )
         reranker = found.reranker
         # Best chunk per document: a document stands where the first of its chunks does.
         rankings[topic.query_id] = best_first(
@@ -192,7 +141,10 @@ def run_pipeline(
         if progress is not None:
             progress(spec.label, done, len(topics))
     return PipelineRun(
-        Run(spec.label, rankings), reranker, latency_percentiles(seconds) if timed else None, asker.notes
+        Run(spec.label, rankings),
+        reranker,
+        latency_percentiles(seconds) if timed else None,
+        tuple(f"{spec.label}: {each}" for each in notes.sentences()),
     )
 
 

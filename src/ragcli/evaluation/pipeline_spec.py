@@ -1,7 +1,7 @@
 """Parse pipeline specifications such as `bm25,hybrid:pool=50,reranker=late`.
 
 A comma separates pipelines, and also the options of one; a part with `=` before any colon is an option of the
-pipeline before it. The options are the fields of a query's request and of its techniques, each read as its type says.
+pipeline before it. The options are the fields of a query's request, each read as its type says.
 """
 
 from __future__ import annotations
@@ -16,18 +16,14 @@ from ragcli.errors import UsageError
 from ragcli.filters import Filter
 from ragcli.llm.chat_model import Message
 from ragcli.retrieval.request import PIPELINE_NAMES, QueryRequest
-from ragcli.retrieval.techniques import Techniques
 
 # What is asked, of what, and how much of the ranking is shown changes nothing in the ranking itself.
 _EXCLUDED_FIELDS: Final = frozenset(
     {
         *("text", "top", "pipeline", "max_per_source", "expansion", "hypothetical", "like", "where"),
-        *("weights", "identity", "keep_duplicates", "group"),
+        *("weights", "identity", "keep_duplicates", "group", "history"),
     }
 )
-
-# What was said before a question belongs to the question.
-_TECHNIQUE_FIELDS: Final = tuple(field.name for field in fields(Techniques) if field.name != "history")
 
 _BOOLEANS: Final[Mapping[str, bool]] = {
     "yes": True,
@@ -51,20 +47,15 @@ class PipelineSpec:
     options: Mapping[str, Any]
     where: Filter | None = None
 
-    def request(self, text: str, top: int) -> QueryRequest:
-        """The question as this pipeline is to answer it."""
-        plain = {name: value for name, value in self.options.items() if name not in _TECHNIQUE_FIELDS}
-        return QueryRequest(text, top=top, pipeline=self.pipeline, where=self.where, **plain)
-
-    @property
-    def techniques(self) -> Techniques:
-        """The query techniques among its options."""
-        return Techniques(**{name: value for name, value in self.options.items() if name in _TECHNIQUE_FIELDS})
+    def request(self, text: str, top: int, history: tuple[Message, ...] = ()) -> QueryRequest:
+        """The question as this pipeline is to answer it; `history` is what was said before it."""
+        said = history if self.options.get("rewrite") else ()
+        return QueryRequest(text, top=top, pipeline=self.pipeline, where=self.where, history=said, **self.options)
 
 
 def spec_option_names() -> tuple[str, ...]:
     """The options a pipeline may carry."""
-    return (*(field.name for field in fields(QueryRequest) if field.name not in _EXCLUDED_FIELDS), *_TECHNIQUE_FIELDS)
+    return tuple(field.name for field in fields(QueryRequest) if field.name not in _EXCLUDED_FIELDS)
 
 
 def parse_specs(text: str) -> tuple[PipelineSpec, ...]:
@@ -110,13 +101,13 @@ def _parse_spec(name: str, pieces: list[str]) -> PipelineSpec:
         options[key] = _parse_value(name, key, value)
     label = name + (":" + ",".join(piece.strip() for piece in pieces) if pieces else "")
     spec = PipelineSpec(label, name, options)
-    spec.techniques.check(spec.request("?", top=1))  # these check the values' ranges
+    spec.request("?", top=1)  # this checks the values' ranges
     return spec
 
 
 def _parse_value(name: str, key: str, text: str) -> Any:
     names = {"Filter": Filter, "Message": Message}
-    kind = get_type_hints(Techniques if key in _TECHNIQUE_FIELDS else QueryRequest, localns=names)[key]
+    kind = get_type_hints(QueryRequest, localns=names)[key]
     kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
     if get_origin(kind) is Literal:
         kinds = [kind]

@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.grounding.answers import AnswerWriter, answer_faithfulness
 from ragcli.grounding.sufficiency.evidence import gather_evidence
+from ragcli.retrieval.expansion.query_plan import expand_plan
 from ragcli.retrieval.expansion.rm3 import RM3_CHUNKS, expand_request, new_terms, rm3_expansion
-from ragcli.retrieval.request import StageTime
+from ragcli.retrieval.pipelines import PIPELINES
+from ragcli.retrieval.request import QueryResult, StageTime
 
 if TYPE_CHECKING:
     from ragcli.grounding.answers import Answer
     from ragcli.grounding.faithfulness.claims import Faithfulness, FaithfulnessJudge
     from ragcli.grounding.sufficiency.evidence import AnswerVerdict, Decision, Preset, SufficiencyJudge
-    from ragcli.retrieval.request import QueryRequest, QueryResult
+    from ragcli.retrieval.request import QueryPlan, QueryRequest
     from ragcli.retrieval.searcher import Searcher
     from ragcli.types import Hit
 
@@ -28,8 +30,6 @@ MIN_GAIN: Final = 0.01
 """A retry that lifts the score by less than this is the last."""
 REVIEW_BAND: Final = 0.05
 """A score that reaches the threshold by less than this is for a person to look at."""
-
-SearchFunction = Callable[["QueryRequest"], "QueryResult"]
 
 Chosen = TypeVar("Chosen")
 Value = TypeVar("Value")
@@ -43,31 +43,19 @@ def ask(
     preset: Preset = "balanced",
     retries: int = MAX_RETRIES,
     override: bool = False,
-    question: str | None = None,
-    search: SearchFunction | None = None,
     writers: Sequence[AnswerWriter] = (),
     judges: Sequence[FaithfulnessJudge] = (),
 ) -> AskResult:
     """The verdict on a question, with its evidence and the record of how it was reached.
 
     `judge` comes from `ragcli.grounding.open_judge`. `retries` (0 to 2) is how often a question that fails is searched
-    for with further words. `override` lets a question through that the gate would stop; the trace says so. `question`
-    is what is judged where `request.text` is something else, such as a rewriting. `search` stands in for
-    `searcher.query`, for query techniques (`ragcli.retrieval.expansion.query_plan`). Once the gate is passed, and only
-    then, the `writers` write an answer and the `judges` hold it against the hits: see `with_answer`.
+    for with further words. `override` lets a question through that the gate would stop; the trace says so. What is
+    judged is the question as `request.rewrite` has put it, or the text of what hits are to be like. Once the gate is
+    passed, and only then, the `writers` write an answer and the `judges` hold it against the hits: see `with_answer`.
 
     Raises UsageError, and what the search raises.
     """
-    result = decide(
-        searcher,
-        request,
-        judge=judge,
-        preset=preset,
-        retries=retries,
-        override=override,
-        question=question,
-        search=search,
-    )
+    result = decide(searcher, request, judge=judge, preset=preset, retries=retries, override=override)
     return with_answer(result, writers, judges) if writers else result
 
 
@@ -79,24 +67,23 @@ def decide(
     preset: Preset = "balanced",
     retries: int = MAX_RETRIES,
     override: bool = False,
-    question: str | None = None,
-    search: SearchFunction | None = None,
 ) -> AskResult:
     """`ask` up to the verdict, before any answer."""
     if not 0 <= retries <= MAX_RETRIES:
         raise UsageError(f"--retries must lie between 0 and {MAX_RETRIES}, not {retries}.")
-    asked = question if question is not None else request.text
-    # Feedback and judge look at ten chunks, however few are to be shown.
-    deep = replace(request, top=max(request.top, RM3_CHUNKS))
+    # Feedback and judge look at ten whole chunks, however few are to be shown, and in whatever form.
+    deep = replace(request, top=max(request.top, RM3_CHUNKS), group=False, compress=None)
+    planned = searcher.plan(deep)
+    asked = planned.question or searcher.question_text(request)
     tries: list[_AttemptState] = []
-    current = deep
+    current, plan = deep, planned
     while True:
-        tries.append(_tried(searcher, current, asked, judge, preset, search or searcher.query))
+        tries.append(_tried(searcher, current, plan, asked, judge, preset))
         stop = _stop([each.attempt for each in tries], retries)
         following = None if stop else _expanded_request(searcher, deep, current, tries[-1].result)
         if following is None:
             break
-        current = following
+        current, plan = following, expand_plan(planned, deep, following)
     best = max(range(len(tries)), key=lambda at: (tries[at].attempt.decision.passed, tries[at].attempt.decision.score))
     chosen = tries[best]
     decision = chosen.attempt.decision
@@ -104,11 +91,13 @@ def decide(
     verdict: AnswerVerdict = (
         "needs_review" if review else "answerable" if decision.passed or override else "insufficient"
     )
+    found, whole = _shown(searcher, request, chosen)
     return AskResult(
         question=asked,
         verdict=verdict,
         decision=decision,
-        hits=chosen.result.hits[: request.top],
+        found=found,
+        passages=whole.hits,
         trace=AskTrace(
             judge=decision.judge,
             preset=preset,
@@ -164,9 +153,10 @@ def with_answer(
 
 @dataclass(frozen=True, slots=True)
 class _AttemptState:
-    """An attempt, what it found, and what the judge had to do without."""
+    """An attempt, how it was asked, what it found, and what the judge had to do without."""
 
     attempt: SearchAttempt
+    plan: QueryPlan
     result: QueryResult
     degraded: str | None
 
@@ -174,19 +164,27 @@ class _AttemptState:
 def _tried(
     searcher: Searcher,
     request: QueryRequest,
+    plan: QueryPlan,
     question: str,
     judge: SufficiencyJudge,
     preset: Preset,
-    search: SearchFunction,
 ) -> _AttemptState:
-    result = search(request)
+    result = searcher.query(request, plan=plan)
     started = time.perf_counter()
     evidence = gather_evidence(searcher, request, question=question, result=result)
     decision = judge.judge(evidence, preset)
     judged = StageTime("judge", time.perf_counter() - started, decision.judge)
     ids = tuple(hit.chunk.chunk_id for hit in result.hits)
     attempt = SearchAttempt(request.text, request.expansion, decision, ids, (*result.stages, judged))
-    return _AttemptState(attempt, result, evidence.degraded)
+    return _AttemptState(attempt, plan, result, evidence.degraded)
+
+
+def _shown(searcher: Searcher, request: QueryRequest, chosen: _AttemptState) -> tuple[QueryResult, QueryResult]:
+    """What the attempt found as the request wants it shown, and the same with whole passages."""
+    whole = replace(chosen.result, hits=chosen.result.hits[: request.top], stages=chosen.attempt.stages)
+    if request.group or request.decompose:
+        whole = searcher.query(replace(request, compress=None), plan=chosen.plan)
+    return whole if request.compress is None else searcher.query(request, plan=chosen.plan), whole
 
 
 def _stop(attempts: Sequence[SearchAttempt], retries: int) -> StopReason | None:
@@ -205,6 +203,8 @@ def _expanded_request(
     searcher: Searcher, request: QueryRequest, current: QueryRequest, found: QueryResult
 ) -> QueryRequest | None:
     """The request with the words that its best passages add; None when there is no new one among them."""
+    if request.like is not None and "bm25" not in PIPELINES[request.pipeline].stages:
+        return None  # There is no text for them to go behind.
     words = rm3_expansion(searcher, request, found)
     return expand_request(request, words) if new_terms(current, words) else None
 
@@ -303,16 +303,23 @@ class AskTrace:
 class AskResult:
     """The verdict on a question with its evidence, and its answer where one was asked for.
 
-    `decision` is the judge's on the attempt chosen, and `hits` is what that attempt found, best first; an answer's
-    [n] is the n-th of them. `faithfulness` says of each sentence of the answer whether they support it. `review`
+    `decision` is the judge's on the attempt chosen, and `found` is what that attempt found, as it is shown: grouped or
+    shortened, if the request says so; an answer's [n] is the hit of rank n. `passages` are its hits as they were
+    judged, in whole. `faithfulness` says of each sentence of the answer whether they support it. `review`
     says, one sentence each, why a verdict is `needs_review`.
     """
 
     question: str
     verdict: AnswerVerdict
     decision: Decision
-    hits: tuple[Hit, ...]
+    found: QueryResult
+    passages: tuple[Hit, ...]
     trace: AskTrace
     answer: Answer | None = None
     faithfulness: Faithfulness | None = None
     review: tuple[str, ...] = ()
+
+    @property
+    def hits(self) -> tuple[Hit, ...]:
+        """What is shown as evidence, best first."""
+        return self.found.hits

@@ -78,11 +78,9 @@ def extract_answer(
     return Answer("\n".join(each.text for each in sentences), "extract", len(hits), quotes=quotes, sentences=sentences)
 
 
-def extract_writer(
-    searcher: Searcher, *, most: int = ANSWER_SENTENCES, hits: Sequence[Hit] | None = None
-) -> AnswerWriter:
-    """`extract_answer` as a writer for `ragcli.grounding.ask`; `hits` are the whole passages of cut ones."""
-    return lambda result: extract_answer(searcher, result.question, result.hits if hits is None else hits, most=most)
+def extract_writer(searcher: Searcher, *, most: int = ANSWER_SENTENCES) -> AnswerWriter:
+    """`extract_answer` as a writer for `ragcli.grounding.ask`, out of the whole passages."""
+    return lambda result: extract_answer(searcher, result.question, result.passages, most=most)
 
 
 def _scored(searcher: Searcher, question: str, hits: Sequence[Hit]) -> list[_Candidate]:

@@ -51,16 +51,23 @@ class CircuitBreaker:
     """Passes everything on to a model until it has failed `failures` times in a row; then fails at once.
 
     One question by several techniques, or an agent's many, would otherwise wait for a dead server once for each of
-    them. `counted` are the failures that say so; others are passed on and change nothing.
+    them. `counted` are the failures that say so; others are passed on and change nothing. `failure` is why it
+    has failed already, if it has.
     """
 
     def __init__(
-        self, model: LanguageModel, failures: int = 1, counted: type[LanguageModelError] = LanguageModelError
+        self,
+        model: LanguageModel,
+        failures: int = 1,
+        counted: type[LanguageModelError] = LanguageModelError,
+        *,
+        failure: str = "",
     ) -> None:
         self._model = model
-        self._left = self._failures = failures
+        self._failures = failures
+        self._left = 0 if failure else failures
         self._counted = counted
-        self._why = ""
+        self._why = failure
 
     @property
     def name(self) -> str:
@@ -86,3 +93,22 @@ class CircuitBreaker:
             raise
         self._left = self._failures
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class UnavailableLanguageModel:
+    """Stands in for a model that cannot be opened; whoever asks it is told `reason`."""
+
+    name: str
+    reason: str
+
+    def complete(
+        self,
+        messages: Sequence[Message],  # noqa: ARG002
+        *,
+        max_tokens: int = 512,  # noqa: ARG002
+        temperature: float = 0.0,  # noqa: ARG002
+        on_text: Callable[[str], None] | None = None,  # noqa: ARG002
+    ) -> str:
+        """Raises LanguageModelError."""
+        raise LanguageModelError(self.reason)

@@ -12,8 +12,8 @@ from ragcli.retrieval.rerank import sentence_scores
 from ragcli.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import KeptSpan
+    from ragcli.retrieval.request import KeptSpan
+    from ragcli.retrieval.search_session import SearchSession
     from ragcli.types import Hit, StoredChunk
 
 
@@ -27,7 +27,7 @@ _HEADING: Final = re.compile(r"#{1,6}\s.*|[^\n]{1,100}(?<![.!?…:;,。！？”
 _MARKS: Final = re.compile(r"^\W+|\W+$")
 
 
-def extractive_compressor(searcher: Searcher, reranker: str | None) -> Compressor:
+def extractive_compressor(session: SearchSession, reranker: str | None) -> Compressor:
     """Keeps the sentences that `reranker` prefers: the one that ordered the hits, or late interaction.
 
     One elsewhere is not asked for sentences; late interaction is, as for none.
@@ -38,7 +38,7 @@ def extractive_compressor(searcher: Searcher, reranker: str | None) -> Compresso
         passages = [
             (chunk, [chunk.text[start:end] for start, end in mine]) for chunk, mine in zip(chunks, spans, strict=True)
         ]
-        scores = sentence_scores(searcher, question, passages, reranker)
+        scores = sentence_scores(session, question, passages, reranker)
         return [
             tuple(mine[place] for place in best_sentence_positions(each.tolist()))
             for mine, each in zip(spans, scores, strict=True)

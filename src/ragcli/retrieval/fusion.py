@@ -16,7 +16,7 @@ from ragcli.retrieval.stages import Candidate, RankedPool
 from ragcli.types import Hit, StoredChunk
 
 if TYPE_CHECKING:
-    from ragcli.retrieval.techniques import SubQuery
+    from ragcli.retrieval.request import SubQuery
 
 
 ScoreArray = npt.NDArray[np.float64]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from ragcli.collection import NO_ENCODER
 from ragcli.errors import UsageError
+from ragcli.types import NO_ENCODER
 
 Stage = Literal["bm25", "tfidf", "dense"]
 

@@ -1,20 +1,26 @@
-"""The search request and its result: plain values without arrays or heavy imports."""
+"""The search request, its plan and its result: plain values without arrays or heavy imports."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.errors import UsageError
+from ragcli.retrieval.pipelines import PIPELINES
 from ragcli.types import Hit, StoredChunk
 
 if TYPE_CHECKING:
     from ragcli.filters import Filter
+    from ragcli.llm.chat_model import Message
 
-PIPELINE_NAMES: Final = ("classic", "hybrid", "bm25", "tfidf", "dense")
+PIPELINE_NAMES: Final = tuple(PIPELINES)
 DEFAULT_PIPELINE: Final = "hybrid"
+EXPANSIONS: Final = ("rm3", "llm")
+COMPRESSIONS: Final = ("extractive", "llm")
+MAX_HYPOTHETICAL_PASSAGES: Final = 8
+"""Hypothetical passages that may be asked for; the paper takes as many."""
 MAX_QUESTION_CHARS: Final = 20_000
 """Characters of a question that are read."""
 MAX_ENCODED_CHARS: Final = 5_000
@@ -49,6 +55,14 @@ class QueryRequest:
     document's others under it. `like` is the id of a chunk, a document or a file to find passages similar to, in
     place of a text.
 
+    Techniques put the question in another way, or cut what is found. `expand` adds to the question: words of its best
+    passages to the BM25 stage (`rm3`), or other ways to put it, asked beside it (`llm`). `rewrite` makes it stand
+    alone, with what was said before in `history`. `hyde` is the number of hypothetical passages that a language model
+    writes, for the dense stage. `decompose` takes the question apart into questions that are asked one by one.
+    `compress` cuts the passages found to the sentences that answer: those the reranker prefers (`extractive`), or
+    those a language model picks (`llm`). Which of them need a language model says `model_techniques`; without one
+    `decompose` goes by rules.
+
     `where` keeps to documents whose metadata meet a filter (see `ragcli.filters`). It acts before anything is ranked,
     so `top` hits come where so many chunks meet it; what words weigh is still taken from the whole collection.
     """
@@ -81,6 +95,12 @@ class QueryRequest:
     group: bool = False
     like: str | None = None
     where: Filter | None = None
+    expand: Literal["rm3", "llm"] | None = None
+    rewrite: bool = False
+    history: tuple[Message, ...] = ()
+    hyde: int = 0
+    decompose: bool = False
+    compress: Literal["extractive", "llm"] | None = None
 
     def __post_init__(self) -> None:
         if self.pipeline not in PIPELINE_NAMES:
@@ -103,6 +123,49 @@ class QueryRequest:
             raise UsageError("A question and a passage to find others like it exclude each other; give one of them.")
         if not self.text.strip() and self.like is None:
             raise UsageError("The question is empty; give some words to look for.")
+        self._check_techniques()
+
+    def _check_techniques(self) -> None:
+        for name, value, choices in (
+            ("expand", self.expand, EXPANSIONS),
+            ("compress", self.compress, COMPRESSIONS),
+        ):
+            if value is not None and value not in choices:
+                raise UsageError(f"--{name} takes {' or '.join(choices)}, not '{value}'.")
+        if not 0 <= self.hyde <= MAX_HYPOTHETICAL_PASSAGES:
+            raise UsageError(
+                f"--hyde takes a number of passages from 1 to {MAX_HYPOTHETICAL_PASSAGES}, not {self.hyde}."
+            )
+        if self.history and not self.rewrite:
+            raise UsageError("A history is for --rewrite, which makes a question stand alone; give both.")
+        if self.like is not None and self.techniques:
+            raise UsageError("Query techniques are for a question; passages like another are found without them.")
+        stages = PIPELINES[self.pipeline].stages
+        if self.expand == "rm3" and "bm25" not in stages:
+            raise UsageError(f"--expand rm3 adds words to the BM25 stage, and '{self.pipeline}' has none.")
+        if self.hyde and "dense" not in stages:
+            raise UsageError(f"--hyde is for the dense stage, and '{self.pipeline}' has none.")
+
+    @property
+    def techniques(self) -> tuple[str, ...]:
+        """The query techniques that it asks for, as options."""
+        wanted = {
+            "--rewrite": self.rewrite,
+            "--decompose": self.decompose,
+            f"--expand {self.expand}": self.expand is not None,
+            "--hyde": self.hyde > 0,
+            f"--compress {self.compress}": self.compress is not None,
+        }
+        return tuple(option for option, there in wanted.items() if there)
+
+    @property
+    def model_techniques(self) -> tuple[str, ...]:
+        """Those among the techniques that ask a language model, as options; without one, `decompose` goes by rules."""
+        return tuple(each for each in self.techniques if each not in ("--expand rm3", "--compress extractive"))
+
+    def without_techniques(self) -> QueryRequest:
+        """The same request with none of the techniques."""
+        return replace(self, expand=None, rewrite=False, history=(), hyde=0, decompose=False, compress=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +178,92 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptSpan:
+    """A sentence of a passage that was kept: where it stands in the chunk's text, and on which pages."""
+
+    start: int
+    end: int
+    page: int | None = None
+    page_end: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuery:
+    """One query that is asked: for which `part` of the question, and how much its ranking counts in the merging."""
+
+    request: QueryRequest
+    part: int = 0
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """How a question is asked.
+
+    `request` is as it came in. `question` stands alone; `parts` are the questions it was taken apart into, itself
+    where it was not. `queries` are asked, the part itself before the other ways to put it. `failed` are the
+    techniques, by their options, that a language model could not do, and `why`. `times` is what planning took.
+    """
+
+    request: QueryRequest
+    question: str
+    parts: tuple[str, ...]
+    queries: tuple[SubQuery, ...]
+    failed: tuple[str, ...] = ()
+    why: str = ""
+    times: tuple[StageTime, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One sentence or two on what failed, or nothing."""
+        if not self.failed:
+            return ()
+        instead = [option for option in self.failed if option in _INSTEAD]
+        if len(self.parts) < 2 and "--decompose" in instead:
+            instead.remove("--decompose")
+        said = [self.why]
+        if without := [option for option in self.failed if option not in instead]:
+            said.append(f"The question was asked without {_listed(without)}.")
+        return (" ".join([*said, *(_INSTEAD[option] for option in instead)]),)
+
+
+_INSTEAD: Final = {
+    "--decompose": "The question was taken apart by its words alone.",
+    "--compress llm": "The passages were shortened by the reranker.",
+}
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubQuestionHits:
+    """What was found for one part of a question: its hits, by their rank in the whole."""
+
+    question: str
+    hits: tuple[Hit, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Ranked hits, best first, with the record of how they came about."""
+    """Ranked hits, best first, with the record of how they came about.
+
+    The rest is of queries with techniques, and empty for others. `plan` is what was asked; where that was several
+    queries, a hit's `score` is what its places in them come to, and its `source_score` the score that it had in one
+    of them, as are its other scores. `groups` has the hits of each part of a question that was taken apart. `kept`
+    says, hit by hit, which stretches of the chunk's text are left in the hit's; it is empty where nothing was
+    compressed, and so is a hit's in which there was nothing to leave out.
+    """
 
     hits: tuple[Hit, ...]
     stages: tuple[StageTime, ...]
     pipeline: str
     reranker: str | None
     warnings: tuple[str, ...] = ()
+    plan: QueryPlan | None = None
+    groups: tuple[SubQuestionHits, ...] = ()
+    kept: tuple[tuple[KeptSpan, ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,14 +98,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from ragcli.collection import Snapshot
-    from ragcli.retrieval.searcher import Searcher
+    from ragcli.retrieval.search_session import SearchSession
     from ragcli.types import StoredChunk
 
     Scores = npt.NDArray[np.float64]
 
 
 def sentence_scores(
-    searcher: Searcher, question: str, passages: Sequence[tuple[StoredChunk, Sequence[str]]], reranker: str | None
+    session: SearchSession, question: str, passages: Sequence[tuple[StoredChunk, Sequence[str]]], reranker: str | None
 ) -> list[Scores]:
     """How well each sentence answers the question, (n,) for each passage's n sentences; higher is better.
 
@@ -115,22 +115,22 @@ def sentence_scores(
     collections of one encoder can scores be compared.
     """
     if reranker not in (None, "late", "none", "auto") and not is_remote_reranker(str(reranker)):
-        model = searcher.reranker(str(reranker))
+        model = session.reranker(str(reranker))
         texts = [sentence for _, sentences in passages for sentence in sentences]
         flat = np.asarray(model.score(question, texts), np.float64) if texts else np.zeros(0)
         return np.split(flat, np.cumsum([len(sentences) for _, sentences in passages])[:-1]) if passages else []
-    of_name = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
+    of_name = {snapshot.collection: snapshot for snapshot in session.snapshots}
     found: list[Scores] = [np.zeros(len(sentences)) for _, sentences in passages]
     by_encoder: dict[str, list[int]] = {}
     for place, (chunk, _) in enumerate(passages):
         by_encoder.setdefault(of_name[chunk.collection].settings.encoder, []).append(place)
     for encoder, places in by_encoder.items():
-        snapshots = [each for each in searcher.snapshots if each.settings.encoder == encoder and each.chunk_count]
+        snapshots = [each for each in session.snapshots if each.settings.encoder == encoder and each.chunk_count]
         texts = [sentence for place in places for sentence in passages[place][1]]
         if encoder == NO_ENCODER:
             flat = _sentence_scores_by_terms(snapshots, question, texts)
         else:
-            flat = _sentence_scores_by_vectors(searcher, encoder, snapshots, question, texts)
+            flat = _sentence_scores_by_vectors(session, encoder, snapshots, question, texts)
         start = 0
         for place in places:
             stop = start + len(passages[place][1])
@@ -139,9 +139,9 @@ def sentence_scores(
 
 
 def _sentence_scores_by_vectors(
-    searcher: Searcher, encoder: str, snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
+    session: SearchSession, encoder: str, snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
 ) -> Scores:
-    model = searcher.encoder(encoder)
+    model = session.encoder(encoder)
     query = model.encode_tokens([question])[0]
     weights = token_weights(snapshots, query.token_ids)
     weights = weights / max(float(weights.sum()), 1e-9)

@@ -22,6 +22,7 @@ from ragcli.retrieval.request import (
     MAX_ENCODED_CHARS,
     MAX_QUESTION_CHARS,
     DeepRanking,
+    QueryPlan,
     QueryRequest,
     QueryResult,
     RankedChunk,
@@ -38,11 +39,14 @@ from ragcli.retrieval.stages import (
 )
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import TracebackType
 
     from ragcli.collection import Collection, Snapshot
+    from ragcli.llm.chat_model import LanguageModel
     from ragcli.models import Encoder, Encoding, TextReranker
     from ragcli.models.model_loading import LoadedModelCache
+    from ragcli.retrieval.expansion.query_rewriting import TechniqueFunctions
     from ragcli.retrieval.more_like_this import SimilarityTarget
     from ragcli.retrieval.pipelines import Stage
     from ragcli.types import ScoreType
@@ -63,7 +67,9 @@ SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm2
 class Searcher:
     """Answers questions over one committed state of some collections. A context manager; not for two threads.
 
-    `models` is where it puts and finds loaded models, for several searchers to share.
+    `models` is where it puts and finds loaded models, for several searchers to share. `language_model` is asked by
+    the query techniques that need one, with the user's own prompts out of the folder `prompts`; without it they are
+    left out, of which a result has a warning.
     """
 
     def __init__(
@@ -73,6 +79,8 @@ class Searcher:
         engine: EngineName = "auto",
         notify: Notify | None = None,
         models: LoadedModelCache | None = None,
+        language_model: LanguageModel | None = None,
+        prompts: Path | None = None,
     ):
         if not collections:
             raise UsageError("There is no collection to search; `ragcli ingest PATH` makes one.")
@@ -80,6 +88,8 @@ class Searcher:
         self._engine = engine
         self._notify = notify
         self._models = models
+        self._language_model = language_model
+        self._prompts = prompts
         self._stack = ExitStack()
         self._snapshots: tuple[Snapshot, ...] = ()
         self._encoders: dict[str, Encoder] = {}
@@ -106,11 +116,42 @@ class Searcher:
         """The state of each collection that is searched."""
         return self._snapshots
 
-    def query(self, request: QueryRequest) -> QueryResult:
+    def query(self, request: QueryRequest, *, plan: QueryPlan | None = None) -> QueryResult:
         """Ranked hits for one question.
 
-        Raises ModelUnavailable when a model is needed that is not on this machine.
+        `plan` is how it is asked, where that has been planned before; its hits are then chosen as `request` says.
+        Raises ModelUnavailable when a model is needed that is not on this machine, and UsageError for a technique
+        that can have no effect. A language model's failure is a warning.
         """
+        if plan is None and not request.techniques:
+            return self._query_plain(request)
+        from ragcli.retrieval.expansion.query_plan import run_plan
+
+        functions = self._technique_functions(request, plan)
+        return run_plan(
+            self, self._plan(request, functions) if plan is None else replace(plan, request=request), functions
+        )
+
+    def plan(self, request: QueryRequest) -> QueryPlan:
+        """How the request is asked by its techniques; the question itself where it names none. Errors as of `query`."""
+        return self._plan(request, self._technique_functions(request, None))
+
+    def _plan(self, request: QueryRequest, functions: TechniqueFunctions) -> QueryPlan:
+        from ragcli.retrieval.expansion.query_plan import plan_queries
+
+        wanting = request.model_techniques if self._language_model is None else ()
+        return plan_queries(self, request, functions, lacking=[each for each in wanting if each != "--decompose"])
+
+    def _technique_functions(self, request: QueryRequest, plan: QueryPlan | None) -> TechniqueFunctions:
+        from ragcli.llm.chat_model import CircuitBreaker
+        from ragcli.retrieval.expansion.query_rewriting import technique_functions
+
+        model = self._language_model
+        # One question may be asked by several techniques, which should not each wait for a model that is away.
+        steady = None if model is None else CircuitBreaker(model, failure=plan.why if plan is not None else "")
+        return technique_functions(request, steady, prompts=self._prompts)
+
+    def _query_plain(self, request: QueryRequest) -> QueryResult:
         clock = StageTimer()
         pipeline = PIPELINES[request.pipeline]
         if request.weights:
@@ -140,15 +181,22 @@ class Searcher:
             (*_truncation_warnings(request.text, clock.stages), *dict.fromkeys(clock.warnings)),
         )
 
-    def ranking(self, request: QueryRequest, *, chunks: int = 0, documents: int = 0) -> DeepRanking:
+    def ranking(
+        self, request: QueryRequest, *, plan: QueryPlan | None = None, chunks: int = 0, documents: int = 0
+    ) -> DeepRanking:
         """The order that `query` cuts its hits from, and what lies below the pool, for looking deep.
 
         The pool and its order are the pipeline's own, however deep one looks. Below it come the chunks that the
         first stages rank next, merged by reciprocal rank, all with the pool's lowest score; no reranker has seen
         them. The ranking goes on until it has so many chunks of so many documents, where there are as many;
         `max_per_source` has no part in it. Question encodings are kept from call to call, so this is not what to
-        time. Raises UsageError for collections of different encoders.
+        time. With techniques the rankings of their queries are merged; `plan` is as for `query`. Raises UsageError
+        for collections of different encoders.
         """
+        if plan is not None or request.techniques:
+            from ragcli.retrieval.expansion.query_plan import rank_plan
+
+            return rank_plan(self, plan or self.plan(request), chunks=chunks, documents=documents)
         groups = _by_encoder(self._snapshots)
         if len(groups) > 1:
             raise UsageError("Only collections with the same encoder can be ranked in depth together.")
@@ -203,6 +251,13 @@ class Searcher:
             if "encoding" in vars(question):
                 self._encodings[key] = question.encoding
         return tuple(found)
+
+    def question_text(self, request: QueryRequest) -> str:
+        """The words that a request asks for: its text, or those of the passages that hits are to be like."""
+        if request.like is None:
+            return request.text
+        groups = _by_encoder(self._snapshots)
+        return self._question(groups[0], request).text if groups else ""
 
     def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> EncodedQuery:
         name = snapshots[0].settings.encoder
@@ -383,9 +438,13 @@ def query(
     *,
     engine: EngineName = "auto",
     notify: Notify | None = None,
+    language_model: LanguageModel | None = None,
+    prompts: Path | None = None,
 ) -> QueryResult:
     """Open the collections, answer one question, close them."""
-    with Searcher(collections, engine=engine, notify=notify) as searcher:
+    with Searcher(
+        collections, engine=engine, notify=notify, language_model=language_model, prompts=prompts
+    ) as searcher:
         return searcher.query(request)
 
 

@@ -51,7 +51,7 @@ from ragcli.cli.option_groups.technique_options import (
     UseAgent,
     agent_options,
     refuse_unused_llm_options,
-    techniques_of,
+    technique_fields,
 )
 from ragcli.cli.terminal import note
 from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, MissingExtra, UsageError
@@ -177,18 +177,16 @@ def ask(
         identity=identity,
         keep_duplicates=keep_duplicates,
     )
-    request = replace(request, **arranged)
-    techniques = techniques_of(
+    techniques = technique_fields(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
-    call = agent_options(rounds, retries, techniques, agent=agent, trace=trace)
-    asks_a_model = answer or agent or (techniques is not None and bool(techniques.ask_a_model))
+    request = replace(request, **arranged, **techniques)
+    call = agent_options(rounds, retries, request, agent=agent, trace=trace)
+    asks_a_model = answer or agent or bool(request.model_techniques)
     if not asks_a_model:
         refuse_unused_llm_options(
             llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
         )
-    if techniques is not None:
-        techniques.check(request)
     if prompt is not None and not answer:
         raise UsageError("--prompt is for --answer, which asks a language model; give both.")
     if check is not None and not answer:
@@ -213,7 +211,6 @@ def ask(
         answer=answer,
         prompt=_prompt(prompt, prompts) if answer else None,
         check=_one_of("--check", (*FAITHFULNESS_JUDGES, "none"), check or "semantic"),
-        techniques=techniques,
         model=model,
         prompts=prompts,
         agent=call,

@@ -7,7 +7,7 @@ before it as the sufficiency judge gave them; what the faithfulness check makes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.cli.option_groups.search_options import check_sources
@@ -27,11 +27,8 @@ if TYPE_CHECKING:
     from ragcli.grounding.faithfulness.claims import FaithfulnessJudge
     from ragcli.grounding.sufficiency.evidence import Preset, SufficiencyJudgeName
     from ragcli.llm.cached_client import RemoteLanguageModel
-    from ragcli.retrieval.expansion.query_plan import PlannedSearch
     from ragcli.retrieval.request import QueryRequest
     from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import TechniqueResult, Techniques
-    from ragcli.types import Hit
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +37,7 @@ class AskOptions:
 
     `extract` is how many sentences an answer word for word may have, None for no such answer. With `answer` the
     `model` writes one, from `prompt` where that is not ours, and `check` judges its sentences (`none`: nobody does).
-    `prompts` is the folder of the user's own prompts for the `techniques`. With `agent` the question is searched for
+    `prompts` is the folder of the user's own prompts for query techniques. With `agent` the question is searched for
     in rounds instead, by the `model` if there is one.
     """
 
@@ -52,7 +49,6 @@ class AskOptions:
     answer: bool = False
     prompt: str | None = None
     check: str = "semantic"
-    techniques: Techniques | None = None
     model: RemoteLanguageModel | None = None
     prompts: Path | None = None
     agent: AgentOptions | None = None
@@ -70,33 +66,32 @@ def run_ask(
     """Ask, and write what comes of it to stdout."""
     from ragcli.retrieval.searcher import Searcher
 
-    shown = _AskPrinter(request, here.screen, explain=explain, whole=asking.agent is not None and asking.agent.trace)
-    with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
-        search = _open_technique_search(searcher, request, asking)
+    shown = _AskPrinter(here.screen, explain=explain, whole=asking.agent is not None and asking.agent.trace)
+    with Searcher(
+        collections,
+        engine=here.config.engine,
+        notify=note,
+        language_model=asking.model,
+        prompts=asking.prompts,
+    ) as searcher:
         if asking.agent is not None:
             shown.run, result = _run_agent(here, collections, request, asking)
         else:
-            result = _decide(searcher, collections, request, asking, search)
+            result = _decide(searcher, collections, request, asking)
         told = len(result.trace.warnings)
         _note_all(result.trace.warnings)
-        whole = result.hits
-        wanted = asking.techniques
-        if search is not None and wanted is not None and (wanted.decompose or wanted.compress is not None):
-            shown.found = search.shown(result.trace.chosen, request.top)
-            result = replace(result, hits=shown.found.result.hits)
         check_sources(collections, result.hits, strict=False)
         if asking.answer or asking.extract is not None:
             live = asking.answer and not as_json and here.screen.interactive and result.verdict != "insufficient"
             if live:
                 shown.before(result)
-            result = _with_answer(searcher, result, whole, asking, shown if live else None)
+            result = _with_answer(searcher, result, asking, shown if live else None)
             _note_all(result.trace.warnings[told:])
     if as_json:
         from ragcli.cli.render.json_output import write_json
         from ragcli.serialize import ask_record
 
-        planned = search.planned if search is not None else None
-        record = ask_record(result, asking.model, planned, found=shown.found)
+        record = ask_record(result, asking.model)
         if shown.run is not None:
             from ragcli.serialize import agent_run_record
 
@@ -107,20 +102,8 @@ def run_ask(
     return result
 
 
-def _open_technique_search(searcher: Searcher, request: QueryRequest, asking: AskOptions) -> PlannedSearch | None:
-    if asking.techniques is None:
-        return None
-    from ragcli.retrieval.expansion.query_plan import PlannedSearch
-
-    return PlannedSearch(searcher, request, asking.techniques, asking.model, prompts=asking.prompts)
-
-
 def _decide(
-    searcher: Searcher,
-    collections: Sequence[Collection],
-    request: QueryRequest,
-    asking: AskOptions,
-    search: PlannedSearch | None,
+    searcher: Searcher, collections: Sequence[Collection], request: QueryRequest, asking: AskOptions
 ) -> AskResult:
     from ragcli.grounding import open_judge
     from ragcli.grounding.ask import decide
@@ -132,19 +115,15 @@ def _decide(
         preset=asking.preset,
         retries=asking.retries,
         override=asking.override,
-        question=search.planned.question if search is not None else None,
-        search=search,
     )
 
 
-def _with_answer(
-    searcher: Searcher, result: AskResult, whole: Sequence[Hit], asking: AskOptions, live: _AskPrinter | None
-) -> AskResult:
+def _with_answer(searcher: Searcher, result: AskResult, asking: AskOptions, live: _AskPrinter | None) -> AskResult:
     from ragcli.grounding.answers import model_writer
     from ragcli.grounding.ask import with_answer
     from ragcli.grounding.extractive_answer import ANSWER_SENTENCES, extract_writer
 
-    extract = extract_writer(searcher, most=asking.extract or ANSWER_SENTENCES, hits=whole)
+    extract = extract_writer(searcher, most=asking.extract or ANSWER_SENTENCES)
     if not asking.answer or asking.model is None:
         return with_answer(result, [extract])
     write_live = live.text if live is not None else None
@@ -170,11 +149,9 @@ def _note_all(warnings: Sequence[str]) -> None:
 class _AskPrinter:
     """What has been shown of a result, so that it is shown once."""
 
-    def __init__(self, request: QueryRequest, screen: Screen, *, explain: bool, whole: bool = False) -> None:
+    def __init__(self, screen: Screen, *, explain: bool, whole: bool = False) -> None:
         self.run: AgentRun | None = None
-        self.found: TechniqueResult | None = None
         self._whole = whole
-        self._request = request
         self._screen = screen
         self._explain = explain
         self._began = False
@@ -190,7 +167,7 @@ class _AskPrinter:
             from ragcli.cli.render.ask_report import agent_tree
 
             write("\n" + agent_tree(self.run, self._screen, whole=self._whole))
-        write(evidence_text(result, self._request, self._screen, found=self.found))
+        write(evidence_text(result, self._screen))
 
     def text(self, part: str) -> None:
         """A part of the answer as it comes."""

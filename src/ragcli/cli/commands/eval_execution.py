@@ -68,7 +68,7 @@ def run_pipelines(
     from ragcli.evaluation.experiment import with_missing_notes
     from ragcli.evaluation.run_comparison import score_run
 
-    model = technique_model(here, [spec.techniques for spec in specs], **(llm or {}))
+    model, prompts = technique_model(here, [spec.request("?", 1) for spec in specs], **(llm or {}))
     target, given = questions_for_collection(inputs, asked, here)
     level = inputs.level or ("document" if inputs.beir else None)
     with query_progress(here.stderr_screen) as progress:
@@ -83,6 +83,7 @@ def run_pipelines(
             notify=note,
             progress=progress,
             model=model,
+            prompts=prompts,
         )
     given = with_missing_notes(done.given, runs)
     results = [*done.results, *(score_run(each, given, measures) for each in runs)]

@@ -39,21 +39,25 @@ def label_by_hand(
     """Pool what the pipelines find for each topic, and ask about every passage that `out` has no judgement of."""
     from ragcli.cli.option_groups.technique_options import technique_model
     from ragcli.cli.render.progress_bar import query_progress
-    from ragcli.evaluation.pipeline_runner import PipelineQuerier
+    from ragcli.evaluation.pipeline_runner import MODEL_FAILURES
     from ragcli.evaluation.relevance_labels import QrelsFile, label_passages
     from ragcli.evaluation.relevance_labels import pool_passages as pooled
+    from ragcli.llm.chat_model import CircuitBreaker
     from ragcli.retrieval.searcher import Searcher
 
     qrels = QrelsFile(out, topics)
-    model = technique_model(here, [spec.techniques for spec in specs])
+    model, prompts = technique_model(here, [spec.request("?", 1) for spec in specs])
+    steady = CircuitBreaker(model, MODEL_FAILURES) if model is not None else None
     pools: list[tuple[Topic, tuple[LabelPassage, ...]]] = []
     with (
-        Searcher([collection], engine=here.config.engine, notify=note) as searcher,
+        Searcher(
+            [collection], engine=here.config.engine, notify=note, language_model=steady, prompts=prompts
+        ) as searcher,
         query_progress(here.stderr_screen) as progress,
     ):
-        askers = [PipelineQuerier(searcher, spec, model) for spec in specs]
         for done, topic in enumerate(topics, 1):
-            rankings = [[_passage_of(hit.chunk) for hit in asker.query(topic, depth).hits] for asker in askers]
+            requests = [spec.request(topic.text, depth, topic.history) for spec in specs]
+            rankings = [[_passage_of(hit.chunk) for hit in searcher.query(request).hits] for request in requests]
             pools.append((topic, pooled(rankings)))
             progress("Looking for passages", done, len(topics))
     with _key_reader(keys) as read_key:

@@ -41,19 +41,17 @@ from ragcli.cli.option_groups.technique_options import (
     History,
     Hyde,
     Rewrite,
-    refuse_unused_llm_options,
-    technique_search,
-    techniques_of,
+    technique_fields,
+    technique_model,
 )
 from ragcli.cli.terminal import name_line, note, write, write_lines
 from ragcli.errors import EXIT_DONE, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from ragcli.cli.terminal import Screen
     from ragcli.retrieval.request import QueryResult
-    from ragcli.retrieval.techniques import TechniqueResult
     from ragcli.types import StoredChunk
 
 app = new_app()
@@ -147,42 +145,32 @@ def query(
         where=filter_from(where, filter_json, since, until),
         like=like,
     )
-    request = replace(request, **arranged)
-    techniques = techniques_of(
+    if like is not None and (expand or rewrite or history or hyde or decompose or compress):
+        raise UsageError("--like asks no question that could be put in other words; leave out one of the two.")
+    techniques = technique_fields(
         expand=expand, rewrite=rewrite, history=history, hyde=hyde, decompose=decompose, compress=compress
     )
-    if techniques is None:
-        refuse_unused_llm_options(
-            llm_base_url=llm_base_url, llm_model=llm_model, llm_key_env=llm_key_env, max_llm_calls=max_llm_calls
-        )
-    else:
-        if like is not None:
-            raise UsageError("--like asks no question that could be put in other words; leave out one of the two.")
-        techniques.check(request)
+    request = replace(request, **arranged, **techniques)
+    language_model, prompts = technique_model(
+        here, [request], base_url=llm_base_url, model=llm_model, key_env=llm_key_env, max_calls=max_llm_calls
+    )
     collections = here.collections(collection)
     note_unknown_keys(collections, where, filter_json)
 
-    found = None
-    if techniques is None:
-        from ragcli.retrieval.searcher import query as run_query
+    from ragcli.retrieval.searcher import query as run_query
 
-        result = run_query(collections, request, engine=here.config.engine, notify=note)
-    else:
+    result = run_query(
+        collections,
+        request,
+        engine=here.config.engine,
+        notify=note,
+        language_model=language_model,
+        prompts=prompts,
+    )
+    if result.plan is not None:
         from ragcli.cli.render.hit_table import rewritten_question_note
-        from ragcli.retrieval.searcher import Searcher
 
-        search = technique_search(
-            here,
-            techniques,
-            base_url=llm_base_url,
-            model=llm_model,
-            key_env=llm_key_env,
-            max_calls=max_llm_calls,
-        )
-        with Searcher(collections, engine=here.config.engine, notify=note) as searcher:
-            found = search(searcher, request)
-        result = found.result
-        if asked := rewritten_question_note(found):
+        if asked := rewritten_question_note(result):
             note(asked)
     for warning in result.warnings:
         note(warning)
@@ -190,49 +178,34 @@ def query(
 
     if form == "--json":
         from ragcli.cli.render.json_output import write_json
+        from ragcli.serialize import query_records
 
-        write_json(list(_records(result, found)))
+        write_json(list(query_records(result)))
     elif form == "--jsonl":
         from ragcli.cli.render.json_output import write_json_lines
+        from ragcli.serialize import query_records
 
-        write_json_lines(_records(result, found))
+        write_json_lines(query_records(result))
     elif form == "--paths":
         write_paths([hit.chunk for hit in result.hits], here)
-    elif found is not None:
-        from ragcli.cli.render.hit_table import technique_hits_text
-
-        write(technique_hits_text(found, here.screen))
     else:
         from ragcli.cli.render.hit_table import hits_table
 
-        write(hits_table(result, request, here.screen))
+        write(hits_table(result, request.text, here.screen))
     if explain:
         # With a form for scripts, stdout is theirs; the times go where messages go.
         if form is None:
-            write(_explained(result, found, here.screen))
+            write(_explained(result, here.screen))
         else:
-            sys.stderr.write(_explained(result, found, here.stderr_screen))
+            sys.stderr.write(_explained(result, here.stderr_screen))
     return EXIT_DONE
 
 
-def _records(result: QueryResult, found: TechniqueResult | None) -> Iterator[dict[str, object]]:
-    if found is not None:
-        from ragcli.serialize import technique_hit_records
+def _explained(result: QueryResult, screen: Screen) -> str:
+    from ragcli.cli.render.hit_table import queries_table, stages_table
 
-        return technique_hit_records(found)
-    from ragcli.serialize import hit_record
-
-    return (hit_record(hit) for hit in result.hits)
-
-
-def _explained(result: QueryResult, found: TechniqueResult | None, screen: Screen) -> str:
-    from ragcli.cli.render.hit_table import stages_table
-
-    if found is None:
-        return stages_table(result, screen)
-    from ragcli.cli.render.hit_table import queries_table
-
-    return stages_table(result, screen) + "\n" + queries_table(found, screen)
+    shown = stages_table(result, screen)
+    return shown if result.plan is None else shown + "\n" + queries_table(result.plan, screen)
 
 
 def write_paths(chunks: Sequence[StoredChunk], here: CommandContext) -> None:

@@ -1,22 +1,21 @@
-"""Query technique and agent options of `query` and `ask`, and the search they make."""
+"""Query technique and agent options of `query` and `ask`, and the language model they need."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from ragcli.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from ragcli.cli.command_context import CommandContext
+    from ragcli.llm.chat_model import LanguageModel, Message
     from ragcli.retrieval.request import QueryRequest
-    from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import TechniqueModel, TechniqueResult, Techniques
 
 
 Expand = Annotated[
@@ -43,7 +42,7 @@ Compress = Annotated[
 ]
 
 
-def techniques_of(
+def technique_fields(
     *,
     expand: str | None,
     rewrite: bool,
@@ -51,72 +50,52 @@ def techniques_of(
     hyde: int | None,
     decompose: bool,
     compress: str | None,
-) -> Techniques | None:
-    """The techniques that these options ask for; None where they ask for none. Raises UsageError or InputError."""
-    if expand is None and not rewrite and history is None and hyde is None and not decompose and compress is None:
-        return None
+) -> dict[str, Any]:
+    """The fields of a request that these options set. Raises UsageError or InputError."""
     if hyde is not None and hyde < 1:
         raise UsageError(f"--hyde takes a number of passages, not {hyde}.")
-    from ragcli.retrieval.expansion.conversation import read_history
-    from ragcli.retrieval.techniques import Techniques
-
     if history is not None and not rewrite:
         raise UsageError("--history is for --rewrite, which makes the question stand alone; give both.")
-    return Techniques(
-        expand=expand,  # type: ignore[arg-type]  # checked there
-        rewrite=rewrite,
-        history=read_history(Path(history).expanduser()) if history is not None else (),
-        hyde=hyde or 0,
-        decompose=decompose,
-        compress=compress,  # type: ignore[arg-type]
-    )
+    said: tuple[Message, ...] = ()
+    if history is not None:
+        from ragcli.retrieval.expansion.conversation import read_history
 
-
-def technique_search(
-    here: CommandContext,
-    techniques: Techniques,
-    *,
-    base_url: str | None = None,
-    model: str | None = None,
-    key_env: str | None = None,
-    max_calls: int | None = None,
-) -> Callable[[Searcher, QueryRequest], TechniqueResult]:
-    """A search by these techniques, with the language model that options or the configuration name, if it needs one.
-
-    Where there is none the search goes on without it, and says so. Raises UsageError when only half of it is known,
-    UntrustedConfig when the configuration may not name one.
-    """
-    from ragcli.retrieval.expansion.query_plan import search_with_techniques
-
-    in_use = technique_model(here, [techniques], base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
-    return lambda searcher, request: search_with_techniques(
-        searcher, request, techniques, in_use.model, prompts=in_use.prompts, no_model=in_use.why_not
-    )
+        said = read_history(Path(history).expanduser())
+    return {
+        "expand": expand,
+        "rewrite": rewrite,
+        "history": said,
+        "hyde": hyde or 0,
+        "decompose": decompose,
+        "compress": compress,
+    }
 
 
 def technique_model(
     here: CommandContext,
-    techniques: Iterable[Techniques],
+    requests: Iterable[QueryRequest],
     *,
     base_url: str | None = None,
     model: str | None = None,
     key_env: str | None = None,
     max_calls: int | None = None,
-) -> TechniqueModel:
-    """The language model for these techniques, if one of them asks any; errors as for `search_by`."""
-    from ragcli.retrieval.expansion.query_plan import NO_LANGUAGE_MODEL
-    from ragcli.retrieval.techniques import TechniqueModel
+) -> tuple[LanguageModel | None, Path | None]:
+    """The language model for the techniques of these requests, if one asks any, and the folder of the user's prompts.
 
-    if not any(each.ask_a_model for each in techniques):
+    Raises UsageError when only half of the model is known, UntrustedConfig when the configuration may not name one.
+    """
+    if not any(each.model_techniques for each in requests):
         refuse_unused_llm_options(llm_base_url=base_url, llm_model=model, llm_key_env=key_env, max_llm_calls=max_calls)
-        return TechniqueModel(why_not=NO_LANGUAGE_MODEL)
+        return None, None
     from ragcli.cli.option_groups.llm_options import language_model, prompts_folder
 
     try:
         found = language_model(here, base_url=base_url, model=model, key_env=key_env, max_calls=max_calls)
     except MissingExtra as error:
-        return TechniqueModel(why_not=str(error))
-    return TechniqueModel(found, prompts_folder(here) if found is not None else None, NO_LANGUAGE_MODEL)
+        from ragcli.llm.chat_model import UnavailableLanguageModel
+
+        return UnavailableLanguageModel("none", str(error)), None
+    return found, prompts_folder(here) if found is not None else None
 
 
 def refuse_unused_llm_options(**options: object) -> None:
@@ -156,7 +135,7 @@ class AgentOptions:
 
 
 def agent_options(
-    rounds: int | None, retries: int | None, techniques: Techniques | None, *, agent: bool, trace: bool
+    rounds: int | None, retries: int | None, request: QueryRequest, *, agent: bool, trace: bool
 ) -> AgentOptions | None:
     """What the options say of the agent; None where it is not asked for. Raises UsageError for what does not go."""
     if not agent:
@@ -165,7 +144,7 @@ def agent_options(
         return None
     if retries is not None:
         raise UsageError("--retries and --agent exclude each other; the agent has --rounds.")
-    if techniques is not None:
+    if request.techniques:
         raise UsageError("The agent puts its queries itself; leave the query techniques out, or leave out --agent.")
     if rounds is not None and rounds < 1:
         raise UsageError(f"--rounds must be at least 1, not {rounds}.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from ragcli.cli.render.hit_table import hits_table, location_text
 from ragcli.cli.render.rich_table import Column, table
 from ragcli.cli.terminal import BOLD, DIM, render, safe, safe_line
-from ragcli.retrieval.request import QueryResult
 from ragcli.serialize import queried_collections
 
 if TYPE_CHECKING:
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from ragcli.grounding.answers import Answer
     from ragcli.grounding.ask import AskResult, SearchAttempt
     from ragcli.grounding.sufficiency.evidence import AnswerVerdict
-    from ragcli.retrieval.request import QueryRequest
-    from ragcli.retrieval.techniques import TechniqueResult
     from ragcli.types import Hit
 
 
@@ -59,17 +56,9 @@ def verdict_text(result: AskResult, screen: Screen) -> str:
     return render(screen, Text.from_ansi(f"{head}: {how}")) + _paragraphs(lines, screen)
 
 
-def evidence_text(
-    result: AskResult, request: QueryRequest, screen: Screen, *, found: TechniqueResult | None = None
-) -> str:
-    """The passages that the verdict rests on; `found` are they as techniques have grouped and shortened them."""
-    if found is not None:
-        from ragcli.cli.render.hit_table import technique_hits_text
-
-        return f"\n{screen.style('Evidence', BOLD)}\n{technique_hits_text(found, screen)}"
-    chosen = result.trace.attempts[result.trace.chosen]
-    hits = QueryResult(result.hits, chosen.stages, result.trace.pipeline, result.trace.reranker)
-    return f"\n{screen.style('Evidence', BOLD)}\n{hits_table(hits, request, screen)}"
+def evidence_text(result: AskResult, screen: Screen) -> str:
+    """The passages that the verdict rests on."""
+    return f"\n{screen.style('Evidence', BOLD)}\n{hits_table(result.found, result.question, screen)}"
 
 
 def answer_heading(screen: Screen) -> str:

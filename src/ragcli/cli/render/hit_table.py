@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ragcli.cli.terminal import Screen
-    from ragcli.retrieval.request import QueryRequest, QueryResult
-    from ragcli.retrieval.techniques import SubQuery, TechniqueResult
+    from ragcli.retrieval.request import QueryPlan, QueryResult, SubQuery
     from ragcli.types import Hit, StoredChunk
 
 
@@ -35,11 +34,26 @@ _EXCERPT_OTHER: Final = 120
 _NAME_PARTS: Final = re.compile(r"[^/\\_\- ]*[/\\_\- ]|[^/\\_\- ]+")
 
 
-def hits_table(result: QueryResult, request: QueryRequest, screen: Screen) -> str:
-    """The hits of a query as text for this screen."""
-    if not result.hits:
+def hits_table(result: QueryResult, question: str, screen: Screen) -> str:
+    """The hits of a query as text for this screen, by the part of the question that they are for where it has parts.
+
+    The words of `question` are marked, or of what a technique has made of it.
+    """
+    hits = result.hits
+    if not hits:
         return "No passage was found.\n"
-    return hits_rows(result.hits, request.text, screen, several=spans_collections(result.hits)) + hits_footer(result)
+    several = spans_collections(hits)
+    # What is left of a passage was chosen to be read.
+    limit = _NO_LIMIT if result.kept else None
+    if not result.groups:
+        asked = (result.plan.question if result.plan is not None else "") or question
+        return hits_rows(hits, asked, screen, several=several, limit=limit) + hits_footer(result)
+    blocks = []
+    for group in result.groups:
+        rows = hits_rows(group.hits, group.question, screen, several=several, limit=limit) if group.hits else ""
+        none = "" if group.hits else "Nothing among the best hits is for this one alone.\n"
+        blocks.append(screen.style(safe_line(group.question), BOLD) + f"\n{rows}{none}")
+    return "\n".join(blocks) + hits_footer(result)
 
 
 def spans_collections(hits: Sequence[Hit]) -> bool:
@@ -195,37 +209,18 @@ _NO_LIMIT: Final = 1 << 20
 _MAX_QUERY_CHARACTERS: Final = 160
 
 
-def technique_hits_text(found: TechniqueResult, screen: Screen) -> str:
-    """The hits, by the part of the question that they are for where there are parts."""
-
-    hits = found.result.hits
-    if not hits:
-        return "No passage was found.\n"
-    several = spans_collections(hits)
-    # What is left of a passage was chosen to be read.
-    limit = _NO_LIMIT if found.kept else None
-    if not found.groups:
-        return hits_rows(hits, found.plan.question, screen, several=several, limit=limit) + hits_footer(found.result)
-    blocks = []
-    for group in found.groups:
-        rows = hits_rows(group.hits, group.question, screen, several=several, limit=limit) if group.hits else ""
-        none = "" if group.hits else "Nothing among the best hits is for this one alone.\n"
-        blocks.append(screen.style(safe_line(group.question), BOLD) + f"\n{rows}{none}")
-    return "\n".join(blocks) + hits_footer(found.result)
-
-
-def rewritten_question_note(found: TechniqueResult) -> str | None:
+def rewritten_question_note(result: QueryResult) -> str | None:
     """The question as it was really asked, if a language model put it in other words."""
-    question = found.plan.question
-    return f"asked: {question}" if question != found.plan.request.text else None
+    plan = result.plan
+    return f"asked: {plan.question}" if plan is not None and plan.question != plan.request.text else None
 
 
-def queries_table(found: TechniqueResult, screen: Screen) -> str:
+def queries_table(plan: QueryPlan, screen: Screen) -> str:
     """Every query that was asked, and what was added to it."""
     from ragcli.cli.render.rich_table import Column, table
 
     columns = (Column("weight", number=True), Column("query"), Column("added"))
-    rows = [(f"{each.weight:.2f}", _shortened(each.request.text), _added_words(each)) for each in found.plan.queries]
+    rows = [(f"{each.weight:.2f}", _shortened(each.request.text), _added_words(each)) for each in plan.queries]
     return table(screen, columns, rows, title="Asked")
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal
 from ragcli.atomic_files import replace_file_atomically
 from ragcli.collection.store.schema import HASH_SIZE, STORE_FORMAT
 from ragcli.errors import CollectionError
+from ragcli.types import NO_ENCODER as NO_ENCODER
 from ragcli.types import CollectionSettings
 
 CURRENT: Final = 1
@@ -26,8 +27,6 @@ BUILDING: Final = 2
 Slot = Literal[1, 2]
 
 _DEFAULT_SETTINGS: Final = CollectionSettings()
-NO_ENCODER: Final = "none"
-"""Settings with this encoder name make a collection without vectors: lexical and exact search only."""
 
 
 @dataclass(frozen=True, slots=True)

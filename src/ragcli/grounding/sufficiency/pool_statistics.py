@@ -84,8 +84,8 @@ def measure_pools(
 def canonical_request(request: QueryRequest, question: str, depth: int = JUDGED_CANDIDATES) -> QueryRequest:
     """A request for the question's pool: what narrows the search stays, what says how to rank goes."""
     return replace(
-        request,
-        text=question,
+        request.without_techniques(),
+        text="" if request.like is not None else question,
         top=1,
         pipeline="hybrid",
         pool=depth,

@@ -6,26 +6,28 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
-from ragcli.llm.chat_model import CircuitBreaker
 from ragcli.retrieval.expansion.decomposition import MAX_SUBQUESTIONS, split_question
-from ragcli.retrieval.expansion.query_rewriting import TechniqueFunctions, technique_functions
-from ragcli.retrieval.expansion.rm3 import RM3_CHUNKS
+from ragcli.retrieval.expansion.query_rewriting import TechniqueFunctions
 from ragcli.retrieval.fusion import merge_hits, merge_rankings
 from ragcli.retrieval.pipelines import PIPELINES
-from ragcli.retrieval.request import DeepRanking, QueryRequest, QueryResult, StageTime
-from ragcli.retrieval.techniques import KeptSpan, QueryPlan, SubQuery, SubQuestionHits, TechniqueResult, Techniques
+from ragcli.retrieval.request import (
+    DeepRanking,
+    KeptSpan,
+    QueryPlan,
+    QueryRequest,
+    QueryResult,
+    StageTime,
+    SubQuery,
+    SubQuestionHits,
+)
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
-    from ragcli.llm.chat_model import LanguageModel, Message
     from ragcli.retrieval.compression import CharacterSpans
-    from ragcli.retrieval.request import QueryRequest, QueryResult
-    from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import QueryPlan, SubQuery, TechniqueResult, Techniques
+    from ragcli.retrieval.search_session import SearchSession
     from ragcli.types import Hit, StoredChunk
 
 
@@ -41,99 +43,98 @@ NO_LANGUAGE_MODEL: Final = (
 Value = TypeVar("Value")
 
 
-def search_with_techniques(
-    searcher: Searcher,
-    request: QueryRequest,
-    techniques: Techniques,
-    model: LanguageModel | None = None,
-    *,
-    prompts: Path | None = None,
-    no_model: str = NO_LANGUAGE_MODEL,
-) -> TechniqueResult:
-    """Answer a question by techniques. `prompts` is a folder of the user's own; `no_model` says why there is none.
-
-    Raises UsageError for a technique that can have no effect in the pipeline; a language model's failure is a warning.
-    """
-    techniques.check(request)
-    steady = CircuitBreaker(model) if model is not None else None
-    steps = technique_functions(techniques, steady, prompts=prompts)
-    lacking = techniques.need_a_model if model is None else ()
-    return run_plan(
-        searcher, plan_queries(searcher, request, steps, techniques.history, lacking=lacking, why=no_model), steps
-    )
-
-
 def plan_queries(
-    searcher: Searcher,
-    request: QueryRequest,
-    steps: TechniqueFunctions,
-    history: Sequence[Message] = (),
-    *,
-    lacking: Sequence[str] = (),
-    why: str = "",
+    session: SearchSession, request: QueryRequest, functions: TechniqueFunctions, *, lacking: Sequence[str] = ()
 ) -> QueryPlan:
-    """What is to be asked. `lacking` are techniques, by their options, that cannot be used, and `why`."""
-    without = _without_vectors(searcher) if steps.passages else ()
-    if without and len(without) == len(searcher.snapshots):
+    """How the request is asked by its techniques. `lacking` are those, by their options, that want a language model
+    that there is not.
+
+    Raises UsageError for a technique that can have no effect; a language model's failure is in the plan.
+    """
+    without = _without_vectors(session) if request.hyde else ()
+    if without and len(without) == len(session.snapshots):
         raise UsageError("--hyde compares passages by meaning, and what is searched was ingested without an encoder.")
-    work = _TechniqueLog(list(lacking), why if lacking else "")
+    work = _TechniqueLog(list(lacking), NO_LANGUAGE_MODEL if lacking else "")
     question = request.text
-    if steps.rewrite is not None:
-        rewrite, asked = steps.rewrite, question
-        question = work.do("rewrite", "--rewrite", lambda: rewrite(asked, history), asked)
+    if functions.rewrite is not None:
+        rewrite, asked = functions.rewrite, question
+        question = work.do("rewrite", "--rewrite", lambda: rewrite(asked, request.history), asked)
     parts: tuple[str, ...] = (question,)
-    if steps.decompose is not None:
-        decompose, whole = steps.decompose, question
+    if functions.decompose is not None:
+        decompose, whole = functions.decompose, question
         nothing: Sequence[str] = ()
         found = work.do("decompose", "--decompose", lambda: decompose(whole), nothing)
         parts = tuple(found)[:MAX_SUBQUESTIONS] or split_question(whole)
     queries: list[SubQuery] = []
     for number, part in enumerate(parts):
-        queries += _sub_queries(searcher, replace(request, text=part), number, steps, work)
+        asked_part = replace(request.without_techniques(), text=part)
+        queries += _sub_queries(session, asked_part, request.hyde, number, functions, work)
     return QueryPlan(request, question, parts, tuple(queries), tuple(work.failed), work.why, tuple(work.times))
 
 
-def run_plan(searcher: Searcher, planned: QueryPlan, steps: TechniqueFunctions) -> TechniqueResult:
-    """Ask what was planned, merge what is found, and cut it if `steps` says so."""
-    work = _TechniqueLog(list(planned.failed), planned.why)
-    if len(planned.queries) == 1:
-        result = searcher.query(planned.queries[0].request)
+def run_plan(session: SearchSession, plan: QueryPlan, functions: TechniqueFunctions) -> QueryResult:
+    """Ask what was planned, merge what is found, and cut it if the request says so."""
+    work = _TechniqueLog(list(plan.failed), plan.why)
+    request = plan.request
+    if len(plan.queries) == 1:
+        result = session.query(_as_asked(plan.queries[0], request))
         places = [0] * len(result.hits)
     else:
-        results = [searcher.query(_merge_request(query.request)) for query in planned.queries]
+        results = [session.query(_merge_request(query.request, request)) for query in plan.queries]
         started = time.perf_counter()
-        hits, places = merge_hits(planned.queries, results, planned.request)
+        hits, places = merge_hits(plan.queries, results, request)
         work.times.append(StageTime("merge", time.perf_counter() - started, f"{len(results)} queries by rrf"))
         result = _merged(results, hits)
     kept: tuple[tuple[KeptSpan, ...], ...] = ()
-    if steps.cut and result.hits:
-        kept = _kept_spans(searcher, planned, result, places, steps, work)
+    if request.compress is not None and result.hits:
+        kept = _kept_spans(session, plan, result, places, functions, work)
         result = replace(result, hits=_compressed_hits(result.hits, kept))
-    planned = replace(planned, failed=tuple(work.failed), why=work.why)
-    result = replace(
+    plan = replace(plan, failed=tuple(work.failed), why=work.why)
+    return replace(
         result,
-        stages=(*planned.times, *result.stages, *work.times),
-        warnings=(*result.warnings, *planned.warnings, *_hyde_warnings(searcher, steps)),
+        stages=(*plan.times, *result.stages, *work.times),
+        warnings=(*result.warnings, *plan.warnings, *_hyde_warnings(session, request)),
+        plan=plan,
+        groups=_groups(plan, result.hits, places),
+        kept=kept,
     )
-    return TechniqueResult(result, planned, _groups(planned, result.hits, places), kept)
 
 
-def _without_vectors(searcher: Searcher) -> tuple[str, ...]:
-    return tuple(each.collection for each in searcher.snapshots if each.settings.encoder == NO_ENCODER)
+def _as_asked(query: SubQuery, request: QueryRequest) -> QueryRequest:
+    """The one query of a plan, as many hits deep as its request is now."""
+    return replace(query.request, top=request.top, group=request.group, max_per_source=request.max_per_source)
 
 
-def _hyde_warnings(searcher: Searcher, steps: TechniqueFunctions) -> Iterator[str]:
-    if steps.passages and (without := _without_vectors(searcher)):
+def expand_plan(plan: QueryPlan, request: QueryRequest, longer: QueryRequest) -> QueryPlan:
+    """The plan of `request` with the terms that `longer` has beside it, in the queries that are the question's own."""
+    behind = longer.text[len(request.text) :]
+    added = longer.expansion[len(request.expansion) :]
+
+    def expanded(query: SubQuery) -> SubQuery:
+        if query.weight < 1.0:
+            return query
+        asked = query.request
+        return replace(query, request=replace(asked, text=asked.text + behind, expansion=(*asked.expansion, *added)))
+
+    return replace(plan, queries=tuple(map(expanded, plan.queries)))
+
+
+def _without_vectors(session: SearchSession) -> tuple[str, ...]:
+    return tuple(each.collection for each in session.snapshots if each.settings.encoder == NO_ENCODER)
+
+
+def _hyde_warnings(session: SearchSession, request: QueryRequest) -> Iterator[str]:
+    if request.hyde and (without := _without_vectors(session)):
         yield f"--hyde says nothing to {', '.join(without)}, ingested without an encoder."
 
 
-def deep_ranking(searcher: Searcher, planned: QueryPlan, *, chunks: int = 0, documents: int = 0) -> DeepRanking:
-    """The order that `run` cuts its hits from, and what lies below; see `Searcher.ranking`."""
-    rankings = [searcher.ranking(query.request, chunks=chunks, documents=documents) for query in planned.queries]
+def rank_plan(session: SearchSession, plan: QueryPlan, *, chunks: int = 0, documents: int = 0) -> DeepRanking:
+    """The order that `run_plan` cuts its hits from, and what lies below; see `Searcher.ranking`."""
+    rankings = [session.ranking(query.request, chunks=chunks, documents=documents) for query in plan.queries]
     if len(rankings) == 1:
         return rankings[0]
     rerankers = [ranking.reranker for ranking in rankings if ranking.reranker]
-    merged = merge_rankings(planned.queries, rankings, depth=_depth(planned.request))
+    merged = merge_rankings(plan.queries, rankings, depth=_depth(plan.request))
     return DeepRanking(merged, rerankers[0] if rerankers else None)
 
 
@@ -160,23 +161,28 @@ class _TechniqueLog:
 
 
 def _sub_queries(
-    searcher: Searcher, request: QueryRequest, part: int, steps: TechniqueFunctions, work: _TechniqueLog
+    session: SearchSession,
+    request: QueryRequest,
+    passages: int,
+    part: int,
+    functions: TechniqueFunctions,
+    work: _TechniqueLog,
 ) -> list[SubQuery]:
     """The queries for one part of a question, the part itself first."""
     asked = request
     others: Sequence[str] = ()
     nothing: Sequence[str] = ()
-    if steps.vary is not None:
-        vary = steps.vary
+    if functions.vary is not None:
+        vary = functions.vary
         others = work.do("vary", "--expand llm", lambda: vary(request.text), nothing)
-    if steps.imagine is not None:
-        imagine = steps.imagine
-        passages = work.do("imagine", "--hyde", lambda: imagine(request.text, steps.passages), nothing)
-        asked = replace(asked, hypothetical=(*asked.hypothetical, *passages))
-    if steps.feedback is not None:
+    if functions.imagine is not None:
+        imagine = functions.imagine
+        written = work.do("imagine", "--hyde", lambda: imagine(request.text, passages), nothing)
+        asked = replace(asked, hypothetical=(*asked.hypothetical, *written))
+    if functions.feedback is not None:
         started = time.perf_counter()
-        first = searcher.query(replace(asked, top=min(FEEDBACK_HITS, _depth(asked)), max_per_source=None, group=False))
-        asked = steps.feedback(searcher, asked, first)
+        first = session.query(replace(asked, top=min(FEEDBACK_HITS, _depth(asked)), max_per_source=None, group=False))
+        asked = functions.feedback(session, asked, first)
         work.times.append(StageTime("feedback", time.perf_counter() - started, f"{len(first.hits)} hits"))
     weight = PARAPHRASE_WEIGHT / max(len(others), 1)
     return [SubQuery(asked, part, 1.0), *(SubQuery(replace(request, text=other), part, weight) for other in others)]
@@ -187,8 +193,8 @@ def _depth(request: QueryRequest) -> int:
     return max(request.pool or PIPELINES[request.pipeline].pool, request.top)
 
 
-def _merge_request(request: QueryRequest) -> QueryRequest:
-    return replace(request, top=_depth(request), max_per_source=None, group=False)
+def _merge_request(query: QueryRequest, request: QueryRequest) -> QueryRequest:
+    return replace(query, top=_depth(request), max_per_source=None, group=False)
 
 
 def _merged(results: Sequence[QueryResult], hits: tuple[Hit, ...]) -> QueryResult:
@@ -208,36 +214,34 @@ def _merged(results: Sequence[QueryResult], hits: tuple[Hit, ...]) -> QueryResul
     )
 
 
-def _groups(planned: QueryPlan, hits: Sequence[Hit], places: Sequence[int]) -> tuple[SubQuestionHits, ...]:
+def _groups(plan: QueryPlan, hits: Sequence[Hit], places: Sequence[int]) -> tuple[SubQuestionHits, ...]:
     """The hits by the part that ranked them best, the parts in the order of their best hits."""
-    if len(planned.parts) < 2:
+    if len(plan.parts) < 2:
         return ()
     of_part: defaultdict[int, list[Hit]] = defaultdict(list)
     for hit, place in zip(hits, places, strict=True):
         of_part[place].append(hit)
-    numbers = sorted(
-        range(len(planned.parts)), key=lambda number: of_part[number][0].rank if of_part[number] else 10**9
-    )
-    return tuple(SubQuestionHits(planned.parts[number], tuple(of_part[number])) for number in numbers)
+    numbers = sorted(range(len(plan.parts)), key=lambda number: of_part[number][0].rank if of_part[number] else 10**9)
+    return tuple(SubQuestionHits(plan.parts[number], tuple(of_part[number])) for number in numbers)
 
 
 def _kept_spans(
-    searcher: Searcher,
-    planned: QueryPlan,
+    session: SearchSession,
+    plan: QueryPlan,
     result: QueryResult,
     places: Sequence[int],
-    steps: TechniqueFunctions,
+    functions: TechniqueFunctions,
     work: _TechniqueLog,
 ) -> tuple[tuple[KeptSpan, ...], ...]:
     """Which sentences of each hit are kept for the part of the question that found it."""
-    of_name = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
+    of_name = {snapshot.collection: snapshot for snapshot in session.snapshots}
     kept: list[tuple[KeptSpan, ...]] = [()] * len(result.hits)
     started = time.perf_counter()
-    for number, part in enumerate(planned.parts):
+    for number, part in enumerate(plan.parts):
         mine = [at for at, place in enumerate(places) if place == number]
         chunks = [result.hits[at].chunk for at in mine]
         for at, chunk, spans in zip(
-            mine, chunks, _spans_to_keep(searcher, part, chunks, result, steps, work), strict=True
+            mine, chunks, _spans_to_keep(session, part, chunks, result, functions, work), strict=True
         ):
             snapshot = of_name[chunk.collection]
             kept[at] = tuple(
@@ -249,21 +253,21 @@ def _kept_spans(
 
 
 def _spans_to_keep(
-    searcher: Searcher,
+    session: SearchSession,
     question: str,
     chunks: Sequence[StoredChunk],
     result: QueryResult,
-    steps: TechniqueFunctions,
+    functions: TechniqueFunctions,
     work: _TechniqueLog,
 ) -> list[CharacterSpans]:
     from ragcli.retrieval.compression import extractive_compressor
 
     none: Sequence[CharacterSpans] = [()] * len(chunks)
-    compress = steps.compress
+    compress = functions.compress
     found = none if compress is None else work.do("pick", "--compress llm", lambda: compress(question, chunks), none)
     spans = list(found)
     left = [at for at, each in enumerate(spans) if not each]
-    by_reranker = extractive_compressor(searcher, result.reranker)(question, [chunks[at] for at in left])
+    by_reranker = extractive_compressor(session, result.reranker)(question, [chunks[at] for at in left])
     for at, each in zip(left, by_reranker, strict=True):
         spans[at] = each
     return spans
@@ -273,61 +277,3 @@ def _compressed_hits(hits: Sequence[Hit], kept: Sequence[Sequence[KeptSpan]]) ->
     from ragcli.retrieval.compression import compress_hit
 
     return tuple(compress_hit(hit, stretches) for hit, stretches in zip(hits, kept, strict=True))
-
-
-class PlannedSearch:
-    """Stands in for `searcher.query` where a question is to be asked by techniques.
-
-    `planned` says how it is asked; `planned.question` is what the gate should judge. Raises UsageError for a
-    technique that can have no effect in the request's pipeline.
-    """
-
-    def __init__(
-        self,
-        searcher: Searcher,
-        request: QueryRequest,
-        techniques: Techniques,
-        model: LanguageModel | None = None,
-        *,
-        prompts: Path | None = None,
-    ) -> None:
-        techniques.check(request)
-        self._searcher = searcher
-        self._steps = technique_functions(
-            techniques, CircuitBreaker(model) if model is not None else None, prompts=prompts
-        )
-        deep = replace(request, top=max(request.top, RM3_CHUNKS))
-        lacking = techniques.need_a_model if model is None else ()
-        self.planned = plan_queries(
-            searcher, deep, self._steps, techniques.history, lacking=lacking, why=NO_LANGUAGE_MODEL
-        )
-        self._asked: list[QueryPlan] = []
-
-    def __call__(self, request: QueryRequest) -> QueryResult:
-        """What is found, in whole passages."""
-        self._asked.append(_with_expansion(self.planned, request))
-        return run_plan(self._searcher, self._asked[-1], replace(self._steps, cut=False)).result
-
-    def shown(self, attempt: int, top: int) -> TechniqueResult:
-        """What the attempt of that number found, cut to its first `top` hits and, if that was asked for, shortened."""
-        asked = self._asked[attempt]
-        queries = tuple(replace(each, request=replace(each.request, top=top)) for each in asked.queries)
-        return run_plan(
-            self._searcher, replace(asked, request=replace(asked.request, top=top), queries=queries), self._steps
-        )
-
-
-def _with_expansion(planned: QueryPlan, request: QueryRequest) -> QueryPlan:
-    """The plan with the words that the gate has added to its request, in the queries that are the question's own."""
-    behind = request.text[len(planned.request.text) :]
-    added = request.expansion[len(planned.request.expansion) :]
-    if not (behind or added):
-        return planned
-
-    def longer(query: SubQuery) -> SubQuery:
-        if query.weight < 1.0:
-            return query
-        asked = query.request
-        return replace(query, request=replace(asked, text=asked.text + behind, expansion=(*asked.expansion, *added)))
-
-    return replace(planned, queries=tuple(map(longer, planned.queries)))

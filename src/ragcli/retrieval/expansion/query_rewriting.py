@@ -15,8 +15,7 @@ from ragcli.retrieval.request import MAX_QUESTION_CHARS
 
 if TYPE_CHECKING:
     from ragcli.retrieval.request import QueryRequest, QueryResult
-    from ragcli.retrieval.searcher import Searcher
-    from ragcli.retrieval.techniques import Techniques
+    from ragcli.retrieval.search_session import SearchSession
     from ragcli.types import StoredChunk
 
 
@@ -65,7 +64,7 @@ class Paraphraser(Protocol):
 class RelevanceFeedback(Protocol):
     """Finds words to add to a question in what it has found."""
 
-    def __call__(self, searcher: Searcher, request: QueryRequest, result: QueryResult) -> QueryRequest:
+    def __call__(self, session: SearchSession, request: QueryRequest, result: QueryResult) -> QueryRequest:
         """The request with the words in it; the request itself where there are none."""
         ...
 
@@ -80,11 +79,11 @@ class PassageWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TechniqueFunctions:
-    """The techniques that a search is to use, each None where it is not.
+    """What does the techniques of a search, each None where it is not used.
 
-    `rewrite` and `decompose` come first; then each question is asked with `vary`, `imagine` (`passages` of them) and
-    `feedback`; last, if what is shown is to be `cut`, `compress` does it, or for what that finds no sentence in, and
-    where it is None, the reranker.
+    `rewrite` and `decompose` come first; then each question is asked with `vary`, `imagine` and `feedback`; last, if
+    what is shown is to be compressed, `compress` does it, or for what that finds no sentence in, and where it is
+    None, the reranker.
     """
 
     rewrite: Rewriter | None = None
@@ -92,15 +91,13 @@ class TechniqueFunctions:
     vary: Paraphraser | None = None
     feedback: RelevanceFeedback | None = None
     imagine: PassageWriter | None = None
-    passages: int = 0
     compress: Compressor | None = None
-    cut: bool = False
 
 
 def technique_functions(
-    techniques: Techniques, model: LanguageModel | None = None, *, prompts: Path | None = None
+    request: QueryRequest, model: LanguageModel | None = None, *, prompts: Path | None = None
 ) -> TechniqueFunctions:
-    """The techniques as they are when asked for by name.
+    """What does the techniques that the request names.
 
     `model` is asked by those that need one, with the user's `prompts` where there are some; without it they are left
     out, but for taking a question apart, which then goes by rule.
@@ -109,16 +106,14 @@ def technique_functions(
 
     asked = _LlmTechniques(model, prompts) if model is not None else None
     return TechniqueFunctions(
-        rewrite=asked.rewrite if techniques.rewrite and asked is not None else None,
-        decompose=None if not techniques.decompose else split_question if asked is None else asked.decompose,
-        vary=asked.vary if techniques.expand == "llm" and asked is not None else None,
-        feedback=(lambda among, question, result: expand_request(question, rm3_expansion(among, question, result)))
-        if techniques.expand == "rm3"
+        rewrite=asked.rewrite if request.rewrite and asked is not None else None,
+        decompose=None if not request.decompose else split_question if asked is None else asked.decompose,
+        vary=asked.vary if request.expand == "llm" and asked is not None else None,
+        feedback=(lambda session, question, result: expand_request(question, rm3_expansion(session, question, result)))
+        if request.expand == "rm3"
         else None,
-        imagine=asked.imagine if techniques.hyde and asked is not None else None,
-        passages=techniques.hyde,
-        compress=asked.compress if techniques.compress == "llm" and asked is not None else None,
-        cut=techniques.compress is not None,
+        imagine=asked.imagine if request.hyde and asked is not None else None,
+        compress=asked.compress if request.compress == "llm" and asked is not None else None,
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from ragcli.retrieval.request import QueryRequest, QueryResult
-    from ragcli.retrieval.searcher import Searcher
+    from ragcli.retrieval.search_session import SearchSession
     from ragcli.types import Hit
 
 RM3_TERMS: Final = 30
@@ -38,7 +38,7 @@ _NEVER_COMMON: Final = 5
 
 
 def rm3_expansion(
-    searcher: Searcher,
+    session: SearchSession,
     request: QueryRequest,
     result: QueryResult,
     *,
@@ -56,13 +56,13 @@ def rm3_expansion(
         raise ValueError(f"share must lie above 0 and be at most 1, not {share}")
     terms_of = _analysis()
     model, shown = _relevance_model(result.hits[:chunks], terms_of)
-    total = sum(snapshot.chunk_count for snapshot in searcher.snapshots)
+    total = sum(snapshot.chunk_count for snapshot in session.snapshots)
     most = max(_COMMON_SHARE * total, _NEVER_COMMON)
     chosen: dict[str, float] = {}
     for term, weight in sorted(model.items(), key=lambda item: (-item[1], item[0])):
         if len(chosen) == words:
             break
-        if sum(snapshot.lexical.frequency(term) for snapshot in searcher.snapshots if snapshot.chunk_count) <= most:
+        if sum(snapshot.lexical.frequency(term) for snapshot in session.snapshots if snapshot.chunk_count) <= most:
             chosen[term] = weight
     asked = {term for word in _content_terms(request.text) for term in terms_of(word)}
     mass = sum(chosen.values())
