@@ -144,7 +144,9 @@ def test_what_is_settled_in_the_configuration_holds_until_an_option_says_otherwi
     other = hits(ragcli, "leader vote", "-c", "dated", "--config", "my.toml", "--half-life", "100y")
     assert other[0]["scores"]["recency"] > settled[0]["scores"]["recency"]
     (tmp_path / "my.toml").write_text('[query]\nhalf_life = "soon"\nrecency = 0.5\n')
-    assert ragcli("query", "x", "-c", "dated", "--config", "my.toml")[0] == 2
+    wrong = ragcli("query", "x", "-c", "dated", "--config", "my.toml")
+    assert wrong[0] == 3
+    assert "my.toml, line 2: query.half_life takes an age such as 12h" in wrong[2]
 
 
 def test_a_chunk_stands_in_for_the_question(ragcli: Ragcli, tmp_path: Path) -> None:

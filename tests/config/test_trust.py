@@ -18,10 +18,11 @@ from tests.support.terminals import on_terminal
 from tests.support.tiny_models import tiny_encoder
 
 from ragcli.__main__ import main
-from ragcli.config import CollectionConfig, QueryDefaults, load_config
-from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS, ConfigKey
+from ragcli.config import CollectionConfig, Config, load_config
+from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS
 from ragcli.config.trust_policy import demands, is_trusted, trust_config, trust_store_path, trusted_files
 from ragcli.errors import ConfigError
+from ragcli.options import Option
 from ragcli.types import CollectionSettings
 
 Ragcli = Callable[..., tuple[int, str, str]]
@@ -206,8 +207,11 @@ def test_keys_for_places_and_secrets_are_guarded_by_one_line_in_the_table(
     from ragcli.config import trust_policy
 
     sections = {
-        "llm": {"base_url": ConfigKey("text", guard="endpoint"), "api_key_env": ConfigKey("text", guard="secret")},
-        "rerank": {"url": ConfigKey("text", guard="endpoint"), "depth": ConfigKey("whole number")},
+        "llm": {
+            "base_url": Option(name="base_url", guard="endpoint"),
+            "api_key_env": Option(name="key", guard="secret"),
+        },
+        "rerank": {"url": Option(name="url", guard="endpoint"), "depth": Option(name="depth", kind="whole number")},
     }
     monkeypatch.setattr(trust_policy, "SECTION_KEYS", sections)
     tree = {"llm": {"base_url": "https://x", "api_key_env": "KEY"}, "rerank": {"url": "https://y", "depth": 3}}
@@ -222,6 +226,7 @@ def test_every_key_that_can_reach_beyond_the_folder_has_a_guard() -> None:
     free = {"chunk_size", "overlap", "token_vectors", "context", "include", "exclude", "pdf_engine", "ocr"}
     free |= {"parse_timeout", "top", "pipeline", "pool", "max_per_source", "engine", "tenant_key"}
     free |= {"diversity", "recency", "half_life", "preset", "judge", "retries", "model", "timeout", "cache"}
+    free |= {"fusion", "rrf_k", "alpha", "weights", "feedback", "titles", "rocchio"}
     free |= {"max_calls", "max_total_tokens", "price_in", "price_out", "max_cost"}
     for table in (TOP_LEVEL_KEYS, COLLECTION_KEYS, *SECTION_KEYS.values()):
         for name, key in table.items():
@@ -250,7 +255,7 @@ def test_no_value_leads_out_of_the_folder_unless_it_is_withheld(
         return
     if config.withheld:
         assert config.data_dir is None
-        assert config.query == QueryDefaults()
+        assert config.query == Config().query
         assert config.defaults == CollectionConfig()
         assert all(each.paths == () for each in config.collections.values())
         return

@@ -27,6 +27,7 @@ FLOORS: dict[str, float] = {
     "types": 0.4,
     "atomic_files": 0.5,
     "filters": 0.6,
+    "options": 0.7,
     "config": 0.8,
     **dict.fromkeys(["index", "documents", "models", "llm"], 2.0),
     "collection": 3.0,

@@ -12,11 +12,9 @@ from __future__ import annotations
 from ragcli.config.config_keys import known_config_keys
 from ragcli.config.config_loader import (
     CONFIG_NAME,
-    AskDefaults,
     CollectionConfig,
     Config,
     LanguageModelDefaults,
-    QueryDefaults,
     data_dir_in_environment,
     find_config,
     load_config,
@@ -27,12 +25,10 @@ from ragcli.config.trust_policy import KeyPath, TrustDemand
 
 __all__ = [
     "CONFIG_NAME",
-    "AskDefaults",
     "CollectionConfig",
     "Config",
     "KeyPath",
     "LanguageModelDefaults",
-    "QueryDefaults",
     "TrustDemand",
     "data_dir_in_environment",
     "find_config",

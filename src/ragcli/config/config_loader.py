@@ -11,10 +11,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS, ConfigKey, invalid_value_reason
+from ragcli.config.config_keys import (
+    COLLECTION_KEYS,
+    SECTION_KEYS,
+    TOP_LEVEL_KEYS,
+    invalid_value_reason,
+    section_values,
+)
 from ragcli.config.toml_reader import line_of_key, parse_toml
 from ragcli.config.trust_policy import KeyPath, TrustDemand, demands, without_keys
 from ragcli.errors import ConfigError
+from ragcli.options import Option, OptionValues
 from ragcli.types import CollectionSettings
 
 
@@ -38,15 +45,6 @@ class LanguageModelDefaults:
     max_cost: float | None = None
     cache: bool = True
     prompts: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AskDefaults:
-    """How `ragcli ask` judges unless its options say otherwise."""
-
-    preset: Literal["strict", "balanced", "lenient"] = "balanced"
-    judge: Literal["calibrated", "heuristic"] = "calibrated"
-    retries: int = 2
 
 
 CONFIG_NAME: Final = "collections.toml"
@@ -78,36 +76,22 @@ class CollectionConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryDefaults:
-    """What `ragcli query` does unless its options say otherwise. None leaves the choice to the pipeline."""
-
-    top: int = 5
-    pipeline: str = "hybrid"
-    pool: int | None = None
-    reranker: str = "auto"
-    reranker_key_env: str | None = None
-    max_per_source: int | None = None
-    diversity: float | None = None
-    recency: float | None = None
-    half_life: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Config:
     """A `collections.toml`, read and checked. Without a file, every value is the built-in default.
 
     `origin` says how the file was found. One found in the current folder may have come with someone else's
     repository. What it asks for that needs the user's trust, and has not got it, is in `withheld` and nowhere else:
-    the other fields read as if those keys were left out. `digest` is the SHA-256 of what was read.
+    the other fields read as if those keys were left out. `query` and `ask` are the values of the options in those
+    sections. `digest` is the SHA-256 of what was read.
     """
 
     file: Path | None = None
     origin: ConfigOrigin = "none"
     data_dir: Path | None = None
     engine: Literal["auto", "onnx", "torch"] = "auto"
-    query: QueryDefaults = field(default_factory=QueryDefaults)
+    query: OptionValues = field(default_factory=lambda: section_values(SECTION_KEYS["query"], {}))
     llm: LanguageModelDefaults = field(default_factory=LanguageModelDefaults)
-    ask: AskDefaults = field(default_factory=AskDefaults)
+    ask: OptionValues = field(default_factory=lambda: section_values(SECTION_KEYS["ask"], {}))
     defaults: CollectionConfig = field(default_factory=CollectionConfig)
     collections: Mapping[str, CollectionConfig] = field(default_factory=dict)
     withheld: tuple[TrustDemand, ...] = ()
@@ -232,7 +216,7 @@ class _ConfigReader:
             engine=self._section("models").get("engine", "auto"),
             query=self._query(),
             llm=self._language_model(),
-            ask=AskDefaults(**self._section("ask")),
+            ask=section_values(SECTION_KEYS["ask"], self._section("ask")),
             defaults=defaults,
             collections=MappingProxyType(self._collections(defaults)),
         )
@@ -246,9 +230,11 @@ class _ConfigReader:
         """Read from now on as if these keys were not there."""
         self.tree = without_keys(self.tree, keys)
 
-    def _query(self) -> QueryDefaults:
-        query = QueryDefaults(**self._section("query"))
-        return replace(query, reranker=self._model(query.reranker))
+    def _query(self) -> OptionValues:
+        table = dict(self._section("query"))
+        if "reranker" in table:
+            table["reranker"] = self._model(table["reranker"])
+        return section_values(SECTION_KEYS["query"], table)
 
     def _language_model(self) -> LanguageModelDefaults:
         found = dict(self._section("llm"))
@@ -293,7 +279,7 @@ class _ConfigReader:
             raise self._error((name,), "must be a table")
         return section
 
-    def _check(self, table: Mapping[str, Any], keys: Mapping[str, ConfigKey], path: tuple[str, ...]) -> None:
+    def _check(self, table: Mapping[str, Any], keys: Mapping[str, Option], path: tuple[str, ...]) -> None:
         for name, value in table.items():
             if name not in keys:
                 raise self._error((*path, name), f"is not a key ragcli knows{_nearest_key(name, keys)}")
@@ -323,7 +309,7 @@ class _ConfigReader:
         return ConfigError(f"{where}: {'.'.join(path)} {wrong}{'' if wrong.endswith('?') else '.'}")
 
 
-def _nearest_key(name: str, keys: Mapping[str, ConfigKey]) -> str:
+def _nearest_key(name: str, keys: Mapping[str, Option]) -> str:
     import difflib
 
     near = difflib.get_close_matches(

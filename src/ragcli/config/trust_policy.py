@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ragcli.atomic_files import exclusive_lock, replace_file_atomically
-from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS, ConfigKey, is_remote_reranker
+from ragcli.config.config_keys import COLLECTION_KEYS, SECTION_KEYS, TOP_LEVEL_KEYS, is_remote_reranker
 from ragcli.errors import ConfigError
+from ragcli.options import Option
 
 KeyPath = tuple[str, ...]
 
@@ -63,7 +64,7 @@ def without_keys(tree: Mapping[str, Any], keys: frozenset[KeyPath], path: KeyPat
 
 
 def _table_demands(
-    table: Mapping[str, Any], keys: Mapping[str, ConfigKey], path: KeyPath, folder: Path
+    table: Mapping[str, Any], keys: Mapping[str, Option], path: KeyPath, folder: Path
 ) -> Iterator[TrustDemand]:
     for name, value in table.items():
         key = keys.get(name)
@@ -87,7 +88,7 @@ def _table_demands(
                     yield TrustDemand(where, f"reads a key from the environment variable {each}")
 
 
-def _model_demands(name: str, key: ConfigKey, where: KeyPath, folder: Path) -> Iterator[TrustDemand]:
+def _model_demands(name: str, key: Option, where: KeyPath, folder: Path) -> Iterator[TrustDemand]:
     if name in key.free:
         return
     if is_remote_reranker(name):

@@ -204,7 +204,7 @@ def ask(
 
     asking = AskOptions(
         preset=_one_of("--preset", PRESETS, preset or defaults.preset),
-        judge=_one_of("--judge", SUFFICIENCY_JUDGES, judge or defaults.judge),
+        judge=_one_of("--judge", SUFFICIENCY_JUDGES, judge or defaults.sufficiency_judge),
         retries=retries if retries is not None else defaults.retries,
         override=override,
         extract=(sentences or ANSWER_SENTENCES) if extract else None,

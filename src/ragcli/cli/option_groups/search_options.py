@@ -81,17 +81,16 @@ def search_request(
     if reranker is None and reranker_key_env is None:
         # A key that the configuration has for its own reranker is not sent to another one.
         reranker_key_env = defaults.reranker_key_env
-    return QueryRequest(
-        text=_read_question(text),
-        top=top if top is not None else defaults.top,
-        pipeline=pipeline if pipeline is not None else defaults.pipeline,
-        pool=pool if pool is not None else defaults.pool,
-        reranker="none" if no_rerank else reranker if reranker is not None else defaults.reranker,
-        max_per_source=max_per_source if max_per_source is not None else defaults.max_per_source,
-        reranker_key_env=reranker_key_env,
-        where=where,
-        like=like,
-    )
+    asked = {
+        "top": top,
+        "pipeline": pipeline,
+        "pool": pool,
+        "reranker": "none" if no_rerank else reranker,
+        "max_per_source": max_per_source,
+    }
+    settled = defaults.request_fields() | {name: value for name, value in asked.items() if value is not None}
+    settled |= {"reranker_key_env": reranker_key_env, "where": where, "like": like}
+    return QueryRequest(text=_read_question(text), **settled)
 
 
 def _read_question(text: str) -> str:
@@ -176,13 +175,12 @@ def arrangement(
     recency = recency if recency is not None else defaults.recency
     if half_life is not None and recency is None:
         raise UsageError("--half-life says how fast newness is lost; give --recency, how much it counts, as well.")
-    half_life = half_life if half_life is not None else defaults.half_life
     asked: dict[str, Any] = {
         "weights": _weights(weight or ()),
         "diversity": _diversity(diversity) if diversity is not None else defaults.diversity,
         "recency": recency,
         "identity": _identity(identity) if identity is not None else None,
-        "half_life": _half_life_days(half_life) if half_life is not None else None,
+        "half_life": _half_life_days(half_life) if half_life is not None else defaults.half_life,
         "keep_duplicates": keep_duplicates,
         "group": group,
     }
