@@ -82,7 +82,7 @@ def disk(collection: Collection) -> dict[str, float]:
             part = path.relative_to(collection.path).parts[0].split(".")[0].split("-")[0]
             kinds[part if part in kinds else "other"] += path.stat().st_size
     with closing(sqlite3.connect(f"file:{collection.path / 'store.db'}?mode=ro", uri=True)) as connection:
-        query = "SELECT count(*) * ifnull((SELECT length(blocks) FROM sieve_rows LIMIT 1), 0) FROM sieve_rows"
+        query = "SELECT count(*) * ifnull((SELECT length(blocks) FROM bloom_rows LIMIT 1), 0) FROM bloom_rows"
         (kinds["sieves"],) = connection.execute(query).fetchone()
     return kinds
 

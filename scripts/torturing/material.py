@@ -260,8 +260,8 @@ def committed_inputs(data: Path) -> set[str]:
     for name in list_collections(data):
         address = f"file:{data / name / 'store.db'}?mode=ro"
         with closing(sqlite3.connect(address, uri=True)) as connection:
-            for table in ("chunks", "next_chunks", "parked"):
-                found |= {row[0] for row in connection.execute(f"SELECT hex(digest) FROM {table}")}  # noqa: S608
+            for table in ("chunks", "next_chunks", "uncommitted_rows"):
+                found |= {row[0] for row in connection.execute(f"SELECT hex(input_hash) FROM {table}")}  # noqa: S608
     return found
 
 

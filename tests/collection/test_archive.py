@@ -36,8 +36,8 @@ from ragcli.collection.maintain.archive_format import (
     ArchiveManifest,
     ArchiveMember,
     encode_archive_manifest,
-    new_member_hash,
 )
+from ragcli.collection.store.row_hash import new_hash
 from ragcli.errors import CollectionError, InputError, UsageError
 
 Parts = dict[str, bytes]
@@ -85,7 +85,7 @@ def parts_of(archive: bytes) -> Parts:
 
 def label_of(parts: Parts) -> dict[str, object]:
     told = json.loads(parts[ARCHIVE_MANIFEST_MEMBER])
-    del told["seal"]
+    del told["hash"]
     return told
 
 
@@ -105,7 +105,7 @@ def relabelled(parts: Parts, **changes: object) -> Parts:
     """The same members under a label that is right about them, but for the changes."""
     told = label_of(parts)
     members = tuple(
-        ArchiveMember(name, len(content), new_hash_of(content))
+        ArchiveMember(name, len(content), hash_of(content))
         for name, content in parts.items()
         if name != ARCHIVE_MANIFEST_MEMBER
     )
@@ -113,8 +113,8 @@ def relabelled(parts: Parts, **changes: object) -> Parts:
     return {**parts, ARCHIVE_MANIFEST_MEMBER: encode_archive_manifest(label)}
 
 
-def new_hash_of(content: bytes) -> str:
-    state = new_member_hash()
+def hash_of(content: bytes) -> str:
+    state = new_hash()
     state.update(content)
     return state.hexdigest()
 
@@ -313,7 +313,7 @@ def test_sizes_that_lie_are_refused(archive: bytes, tmp_path: Path) -> None:
             import_collection(tmp_path / "elsewhere", io.BytesIO(packed({**parts, ARCHIVE_MANIFEST_MEMBER: label})))
     refused(tmp_path, packed({ARCHIVE_MANIFEST_MEMBER: b" " * (2 << 20)}), "not an archive")
     refused(tmp_path, packed({ARCHIVE_MANIFEST_MEMBER: b"[" * 500_000}), "label")
-    refused(tmp_path, packed({ARCHIVE_MANIFEST_MEMBER: b'{"archive": 1, "seal": {}, "members": [5]}'}), "label")
+    refused(tmp_path, packed({ARCHIVE_MANIFEST_MEMBER: b'{"archive": 1, "hash": {}, "members": [5]}'}), "label")
     assert left_in(tmp_path / "elsewhere") == []
 
 
@@ -331,10 +331,10 @@ def test_archives_of_other_versions_name_the_way_out(archive: bytes, tmp_path: P
         "CREATE TRIGGER evil AFTER INSERT ON documents BEGIN DELETE FROM documents; END",
         "CREATE VIEW evil AS WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
         "CREATE TABLE more (x)",
-        "DROP INDEX chunks_digest",
+        "DROP INDEX chunks_input",
         "PRAGMA application_id = 5",
         "UPDATE generation SET arrays = 2",
-        "UPDATE pieces SET text = replace(text, 'e', 'x')",
+        "UPDATE text_pieces SET text = replace(text, 'e', 'x')",
         "UPDATE generation SET documents = documents + 1",
     ],
 )

@@ -54,9 +54,9 @@ def forge(folder: Path, **changes: object) -> None:
         for name, value in changes.items():
             connection.execute(f"UPDATE generation SET {name} = ? WHERE slot = 1", (value,))  # noqa: S608
         values = list(connection.execute(f"SELECT {', '.join(columns)} FROM generation WHERE slot = 1").fetchone())  # noqa: S608
-        # A blob is nothing that a seal is made over.
-        seal = blake2b(json.dumps(values, default=repr).encode(), digest_size=16).digest()
-        connection.execute("UPDATE generation SET seal = ? WHERE slot = 1", (seal,))
+        # A blob is hashed by its hexadecimal digits.
+        row_hash = blake2b(json.dumps(values, default=lambda blob: [blob.hex()]).encode(), digest_size=16).digest()
+        connection.execute("UPDATE generation SET row_hash = ? WHERE slot = 1", (row_hash,))
     connection.close()
 
 
@@ -224,7 +224,7 @@ def test_verify_looks_at_no_file_that_the_store_names_elsewhere(
 @pytest.mark.parametrize(
     "statement",
     [
-        "CREATE TRIGGER theirs AFTER INSERT ON documents BEGIN DELETE FROM pieces; END",
+        "CREATE TRIGGER theirs AFTER INSERT ON documents BEGIN DELETE FROM text_pieces; END",
         "CREATE VIEW theirs AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n",
     ],
 )

@@ -51,8 +51,8 @@ def fill(connection: sqlite3.Connection, said: list[Metadata]) -> list[Metadata]
         stored = encode_metadata(clean_metadata(each))
         connection.execute(
             "INSERT INTO documents (number, id, file, source, kind, hash, metadata, warnings, characters, pages,"
-            " chunks, ingested_at, layers, seal, card)"
-            " VALUES (?, ?, ?, ?, 'text', x'', ?, '[]', 0, 0, 0, '', '{}', x'', x'')",
+            " chunks, ingested_at, layers, parser, parser_version, chunker_version, row_hash)"
+            " VALUES (?, ?, ?, ?, 'text', x'', ?, '[]', 0, 0, 0, '', '{}', '', '', '', x'')",
             (number, f"d{number}", number, f"s{number}", stored),
         )
         read.append(decode_metadata(stored))

@@ -159,7 +159,7 @@ def test_numbers_that_json_or_sqlite_lack_become_text(value: float) -> None:
 def test_a_replaced_document_leaves_nothing_of_the_old(store: Connection) -> None:
     put(store, Document("old " * TEXT_PIECE_CHARACTERS, "text", metadata={"a": 1}))
     put(store, Document("new", "text"))
-    for table, count in (("documents", 1), ("pieces", 1), ("layouts", 1), ("squeezed", 1)):
+    for table, count in (("documents", 1), ("text_pieces", 1), ("layouts", 1), ("folded_text", 1)):
         assert store.execute(f"SELECT count(*) FROM {table}").fetchone() == (count,), table  # noqa: S608
     assert store.execute("SELECT count(*) FROM metadata WHERE key = 'a' OR document = 1").fetchone() == (0,)
     assert store.execute("SELECT number FROM lexical_deletes").fetchall() == [(1,)]

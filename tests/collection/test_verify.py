@@ -216,7 +216,7 @@ def change_store(collection: Collection, *statements: str) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE pieces SET text = replace(text, 'e', 'x') WHERE document = 3",
+        "UPDATE text_pieces SET text = replace(text, 'e', 'x') WHERE document = 3",
         "UPDATE chunks SET start = start + 1 WHERE document = 3",
         "UPDATE chunks SET heading = 'Another' WHERE document = 3",
         "UPDATE documents SET title = 'Another' WHERE number = 3",
@@ -224,7 +224,7 @@ def change_store(collection: Collection, *statements: str) -> None:
         "UPDATE documents SET metadata = '{' WHERE number = 3",
         "UPDATE metadata SET number = 5 WHERE document = 3",
         "UPDATE layouts SET joins = x'01000000' WHERE document = 3",
-        "UPDATE squeezed SET text = 'nothing' WHERE document = 3",
+        "UPDATE folded_text SET text = 'nothing' WHERE document = 3",
         "DELETE FROM layouts WHERE document = 3",
         "DELETE FROM chunks WHERE document = 3",
     ],
@@ -245,7 +245,7 @@ def test_a_document_damaged_in_the_store_is_named_taken_out_and_read_again(colle
 @pytest.mark.parametrize(
     "damage",
     [
-        "UPDATE pieces SET text = 'x' || text WHERE document = 3",
+        "UPDATE text_pieces SET text = 'x' || text WHERE document = 3",
         "UPDATE chunks SET heading = 'Another' WHERE document = 3",
         "UPDATE chunks SET page_start = 7 WHERE document = 3",
         "UPDATE documents SET metadata = '{' WHERE number = 3",
@@ -268,7 +268,7 @@ def test_a_damaged_passage_is_never_shown(collection: Collection, damage: str) -
         "UPDATE layouts SET joins = x'01000000' WHERE document = 3",
         "UPDATE chunks SET ordinal = 5 WHERE document = 3",
         "UPDATE documents SET source = 'another.pdf' WHERE number = 3",
-        "UPDATE pieces SET text = text || ' unique2word' WHERE document = 3",
+        "UPDATE text_pieces SET text = text || ' unique2word' WHERE document = 3",
     ],
 )
 def test_exact_search_shows_no_damaged_place(collection: Collection, damage: str) -> None:
@@ -358,10 +358,10 @@ def test_damaged_records_beside_the_documents_are_named_and_mended(
 def test_damage_to_what_tables_are_found_by_is_mended_from_the_tables(collection: Collection) -> None:
     before = answers(collection)
     connection = sqlite3.connect(collection.path / "store.db")
-    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'chunks_digest'").fetchone()
+    (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'chunks_input'").fetchone()
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     connection.close()
-    # After a page's head of eight bytes stands where its first entry lies; six bytes in, one is in the digest.
+    # After a page's head of eight bytes stands where its first entry lies; six in, one is in an input's hash.
     start = (page - 1) * 8192
     entry = int.from_bytes((collection.path / "store.db").read_bytes()[start + 8 : start + 10], "big")
     flip(collection.path / "store.db", start + entry + 6)

@@ -11,6 +11,8 @@ from ragcli.errors import UsageError
 from ragcli.text.unicode import boundary_after, boundary_before, is_boundary
 from ragcli.types import Chunk, Document, Heading, PageSpan
 
+CHUNKER_VERSION = "1"
+"""Raised when the same document is cut into other chunks; collections record it."""
 MIN_CHUNK_CHARS = 50
 _NEAR = 0.6
 """A chunk is at least this full before a paragraph's or sentence's end may close it."""

@@ -39,6 +39,15 @@ FORMAT_OF_SUFFIX: Mapping[str, DocumentFormat] = MappingProxyType(
 """What is read, and as what. Suffixes are compared in lower case."""
 
 
+PARSER_VERSIONS: Mapping[str, str] = MappingProxyType(dict.fromkeys(("pdf", "markdown", "text", "html", "jsonl"), "1"))
+"""The version of each parser, raised when it makes another document of the same file; collections record it."""
+
+
+def parser_version(kind: str) -> str:
+    """The version of what reads documents of that kind now."""
+    return PARSER_VERSIONS.get(kind, "")
+
+
 def kind_of(path: Path) -> DocumentFormat | None:
     """How the file would be read by its suffix; None if it wouldn't be."""
     return FORMAT_OF_SUFFIX.get(path.suffix.lower())

@@ -11,10 +11,9 @@ import json
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from hashlib import blake2b
 from typing import IO, Final
 
-from ragcli.collection.store.schema import HASH_SIZE
+from ragcli.collection.store.row_hash import hash_bytes, new_hash
 from ragcli.errors import InputError
 
 ARCHIVE_FORMAT: Final = 1
@@ -86,11 +85,6 @@ class ArchiveManifest:
         return sum(member.size for member in self.members)
 
 
-def new_member_hash() -> blake2b:
-    """What members are hashed with."""
-    return blake2b(digest_size=HASH_SIZE)
-
-
 def write_archive(
     stream: IO[bytes], label: ArchiveManifest, open_member: Callable[[str], IO[bytes]], moved: ByteListener
 ) -> int:
@@ -98,7 +92,7 @@ def write_archive(
     written = _write_member(stream, ARCHIVE_MANIFEST_MEMBER, encode_archive_manifest(label))
     for member in label.members:
         written += stream.write(_header(member.name, member.size))
-        state, left = new_member_hash(), member.size
+        state, left = new_hash(), member.size
         with open_member(member.name) as source:
             while left and (piece := source.read(min(_PIECE, left))):
                 state.update(piece)
@@ -114,9 +108,9 @@ def write_archive(
 
 
 def encode_archive_manifest(label: ArchiveManifest) -> bytes:
-    """The label as JSON, with a seal over the rest as its last entry."""
+    """The label as JSON, with a hash over the rest as its last entry."""
     told = asdict(label)
-    return (json.dumps(told | {"seal": _hash_manifest(told)}, indent=1) + "\n").encode()
+    return (json.dumps(told | {"hash": _hash_manifest(told)}, indent=1) + "\n").encode()
 
 
 class ArchiveReader:
@@ -146,7 +140,7 @@ class ArchiveReader:
         return data
 
     def _content(self, member: ArchiveMember) -> Iterator[bytes]:
-        state, left = new_member_hash(), member.size
+        state, left = new_hash(), member.size
         while left:
             piece = self._take(min(_PIECE, left))
             if not piece:
@@ -188,12 +182,12 @@ class ArchiveReader:
         if isinstance(archive, int) and archive > ARCHIVE_FORMAT:
             raise InputError(f"{self._called} is of a newer kind of archive ({archive}); update ragcli to import it.")
         try:
-            seal = told.pop("seal")
+            told_hash = told.pop("hash")
             members = tuple(ArchiveMember(**each) for each in told["members"])
             label = replace(ArchiveManifest(**told), members=members)
         except (TypeError, LookupError, AttributeError):
             raise self._wrong("its label cannot be read") from None
-        if _hash_manifest(told) != seal:
+        if _hash_manifest(told) != told_hash:
             raise self._wrong("its label is not what was put into it")
         numbers = (label.format, label.generation, label.documents, label.chunks, *(each.size for each in members))
         if (
@@ -259,4 +253,4 @@ def _padding(size: int) -> bytes:
 
 
 def _hash_manifest(told: object) -> str:
-    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=HASH_SIZE).hexdigest()
+    return hash_bytes(json.dumps(told, sort_keys=True).encode()).hex()

@@ -14,7 +14,6 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING, Final, Literal
@@ -28,13 +27,13 @@ from ragcli.collection.maintain.archive_format import (
     ArchiveManifest,
     ArchiveMember,
     ArchiveReader,
-    new_member_hash,
     write_archive,
 )
 from ragcli.collection.maintain.repairing import build_lexical_index
 from ragcli.collection.read.snapshot import Snapshot
 from ragcli.collection.store.generation_record import write_manifest
 from ragcli.collection.store.locks import make_lock_files
+from ragcli.collection.store.row_hash import new_hash
 from ragcli.collection.store.schema import STORE_FORMAT, altered_definitions
 from ragcli.collection.store.sqlite_connection import open_for_writing
 from ragcli.errors import CollectionError, InputError, RagcliError, UsageError
@@ -47,7 +46,7 @@ TransferPhase = Literal["checking", "copying", "indexing"]
 TransferListener = Callable[[TransferPhase, int, int], None]
 """Told the phase, and of how many bytes how many are done; (phase, 0, 0) where that cannot be told."""
 _PIECE: Final = 1 << 20
-_EXPORTED: Final = ("store", "sieves", "arrays", "tfidf")
+_EXPORTED: Final = ("store", "bloom_filters", "arrays", "tfidf")
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def _work_folder(collection: Collection) -> Iterator[Path]:
 
 
 def _member(name: str, path: Path, size: int, moved: Callable[[int], None]) -> ArchiveMember:
-    state: blake2b = new_member_hash()
+    state = new_hash()
     left = size
     with path.open("rb", buffering=0) as source:
         while left and (piece := source.read(min(_PIECE, left))):

@@ -143,12 +143,12 @@ class _RagIndexImport:
             document = clean_document(Document(text, "text", record_id=source))
             chunks = tuple(Chunk(at, start, end) for at, (start, end) in enumerate(places))
             inputs = list(embedding_inputs(document, chunks, self._writer.record.settings))
-            digests = tuple(hash_bytes(each.encode()) for each in inputs)
-            cut = ChunkedDocument(document, chunks, digests, self._writer.reserve(len(chunks)))
+            input_hashes = tuple(hash_bytes(each.encode()) for each in inputs)
+            cut = ChunkedDocument(document, chunks, input_hashes, self._writer.reserve(len(chunks)))
             for first in range(0, len(inputs), EMBED_BATCH):
                 last = min(first + EMBED_BATCH, len(inputs))
                 rows = self._rows(inputs[first:last], [position for position, _ in placed[first:last]])
-                self._writer.append(list(cut.numbers[first:last]), digests[first:last], rows)
+                self._writer.append(list(cut.numbers[first:last]), input_hashes[first:last], rows)
             steps.append(PreparedDocument(file, cut, hash_document_content(document), None))
             if self._writer.uncommitted >= COMMIT_CHUNKS:
                 self._commit(steps)

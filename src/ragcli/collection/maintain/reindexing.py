@@ -103,7 +103,7 @@ class _ReindexBuild:
         ):
             begun = _begin_build(base, settings)
         same_model = model is not None and base.record.fingerprint == fingerprint
-        fallback_row: Callable[[bytes], ChunkArrayRow | None] = base.find_row if same_model else lambda _digest: None
+        fallback_row: Callable[[bytes], ChunkArrayRow | None] = base.find_row if same_model else lambda _: None
         self._writer = CollectionWriter(base.folder, base.connection, BUILDING, fallback_row)
         self._assembly: EmbeddingQueue = EmbeddingQueue(self._writer, lambda: _required_encoder(model), listener)
         if model is not None:
@@ -211,7 +211,7 @@ def _begin_build(base: CollectionWriter, settings: CollectionSettings) -> Genera
         if earlier is not None:
             drop_segments(base.connection, earlier)
         base.connection.execute("DELETE FROM next_chunks")
-        base.connection.execute("DELETE FROM parked WHERE slot = ?", (BUILDING,))
+        base.connection.execute("DELETE FROM uncommitted_rows WHERE slot = ?", (BUILDING,))
         base.connection.execute("DELETE FROM blobs WHERE slot = ?", (BUILDING,))
         write_generation(base.connection, record, BUILDING)
     return record

@@ -21,8 +21,7 @@ from ragcli.collection.maintain.verification import (
     damaged_byte_ranges,
     damaged_calibration,
     damaged_documents,
-    damaged_failures,
-    damaged_source_files,
+    damaged_rows_of,
     find_problems,
     intact_rows,
 )
@@ -38,7 +37,7 @@ from ragcli.collection.store.chunk_arrays import (
     update_token_frequency,
 )
 from ragcli.collection.store.generation_record import edition_name, next_generation, utc_now
-from ragcli.collection.store.row_hash import update_file_record_hash
+from ragcli.collection.store.row_hash import update_row_hash
 from ragcli.collection.store.schema import altered_definitions
 from ragcli.collection.store.sqlite_connection import transaction, translated_errors
 from ragcli.collection.store.stored_calibration import drop_calibration
@@ -80,9 +79,9 @@ def repair(
             if damaged_calibration(writer.connection):
                 drop_calibration(writer.connection)
                 done.append("the gate's calibration was dropped; `ragcli eval --calibrate-gate` makes a new one")
-        if "sieves" in parts:
+        if "bloom_filters" in parts:
             drop_bloom_filters(writer.connection)
-            done.append("the sieves of exact search were made anew")
+            done.append("the bloom filters of exact search were made anew")
         if parts & {"store", "arrays"}:
             kept, embedded = _rebuild_arrays(writer, encoder, listener)
             done.append(f"the arrays were written anew: {kept:,} rows kept, {embedded:,} chunks embedded again")
@@ -129,7 +128,7 @@ def _structure_errors(connection: sqlite3.Connection) -> list[str]:
 
 def _repair_records(connection: sqlite3.Connection) -> Iterator[str]:
     """Forget what is damaged in the records of files and failures, so that the next ingest reads those files again."""
-    failures, files = list(damaged_failures(connection)), list(damaged_source_files(connection))
+    failures, files = list(damaged_rows_of(connection, "failures")), list(damaged_rows_of(connection, "files"))
     with transaction(connection):
         if failures:
             # Whose failure it was is perhaps what is damaged: all files that failed are tried again.
@@ -141,11 +140,11 @@ def _repair_records(connection: sqlite3.Connection) -> Iterator[str]:
         for number, _ in files:
             connection.execute("UPDATE files SET hash = NULL, failed_hash = NULL WHERE number = ?", (number,))
             connection.execute("UPDATE files SET ingested_at = ? WHERE number = ?", (utc_now(), number))
-            update_file_record_hash(connection, number)
+            update_row_hash(connection, "files", number)
             # Where not even the path can be trusted, its documents are gone already.
             query = "DELETE FROM files WHERE number = ? AND number NOT IN (SELECT file FROM documents)"
             connection.execute(query, (number,))
-        query = "SELECT ifnull(max(number), 0) FROM documents UNION ALL SELECT ifnull(max(last), 0) FROM sieves"
+        query = "SELECT ifnull(max(number), 0) FROM documents UNION ALL SELECT ifnull(max(last), 0) FROM bloom_filters"
         last = max(row[0] for row in connection.execute(query))
         connection.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = 'documents'", (last,))
         connection.execute(
@@ -207,7 +206,7 @@ def _rebuild_arrays(
         segments = fresh.sync()
         writer.replace_arrays(replace(fresh_record, rows=fresh.rows, tokens=fresh.tokens), segments, frequency)
     old.close()
-    writer.drop_parked_rows()
+    writer.drop_uncommitted_rows()
     return kept, embedded
 
 

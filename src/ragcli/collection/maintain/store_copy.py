@@ -32,16 +32,16 @@ _COPIED_TABLES: Final = (
     "failures",
     "documents",
     "layouts",
-    "pieces",
-    "squeezed",
-    "sieves",
-    "sieve_rows",
+    "text_pieces",
+    "folded_text",
+    "bloom_filters",
+    "bloom_rows",
     "metadata",
     "chunks",
 )
 
 
-_SHARED_TABLES: Final = ("sieves", "sieve_rows")
+_SHARED_TABLES: Final = ("bloom_filters", "bloom_rows")
 """Tables that are made of all texts together. Without them exact search takes longer and finds the same."""
 
 

@@ -13,7 +13,6 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final, Literal
 
@@ -34,20 +33,14 @@ from ragcli.collection.store.chunk_arrays import (
 )
 from ragcli.collection.store.document_text import verified_text
 from ragcli.collection.store.generation_record import MANIFEST_FILE, Generation, manifest_content
-from ragcli.collection.store.row_hash import (
-    hash_chunk,
-    hash_document_rows,
-    hash_failure_record,
-    hash_file_record,
-    hash_layout,
-    hash_stored_summary,
-)
-from ragcli.collection.store.schema import HASH_SIZE, altered_definitions
+from ragcli.collection.store.metadata_layers import decode_metadata, metadata_rows
+from ragcli.collection.store.row_hash import HashedTable, hash_row, is_row_intact, new_hash
+from ragcli.collection.store.schema import altered_definitions
 from ragcli.collection.store.stored_calibration import read_calibration_text
 from ragcli.errors import CollectionError, RagcliError
 from ragcli.index.append_only_array import row_bytes
 
-CollectionPart = Literal["store", "sieves", "arrays", "lexical", "tfidf", "manifest"]
+CollectionPart = Literal["store", "bloom_filters", "arrays", "lexical", "tfidf", "manifest"]
 _MOST: Final = 20
 _TRIES: Final = 3
 _PAUSE: Final = 0.05
@@ -64,7 +57,7 @@ class IntegrityProblem:
 def find_problems(folder: Path, connection: sqlite3.Connection, record: Generation) -> list[IntegrityProblem]:
     """Everything wrong with the collection in that state; the connection has a read transaction open."""
     problems: list[IntegrityProblem] = []
-    for part in ("store", "sieves", "arrays", "lexical", "tfidf", "manifest"):
+    for part in ("store", "bloom_filters", "arrays", "lexical", "tfidf", "manifest"):
         found: list[str] = []
         try:
             for sentence in _CHECKS[part](folder, connection, record):
@@ -93,9 +86,9 @@ def _check_store(_folder: Path, connection: sqlite3.Connection, record: Generati
             yield f"there are {there:,} {table} in the store, and its record says {counted:,}"
     for number, source in damaged_documents(connection):
         yield f"the document '{source}' (number {number}) is damaged in the store"
-    for number, source in damaged_source_files(connection):
+    for number, source in damaged_rows_of(connection, "files"):
         yield f"the record of the file '{source}' (number {number}) is damaged in the store"
-    for number, source in damaged_failures(connection):
+    for number, source in damaged_rows_of(connection, "failures"):
         yield f"the record of the failure of '{source}' (number {number}) is damaged in the store"
     if damaged_calibration(connection):
         yield "store.db: the gate's calibration is not what was stored"
@@ -112,71 +105,73 @@ def damaged_calibration(connection: sqlite3.Connection) -> bool:
 
 
 def _check_counter(connection: sqlite3.Connection) -> Iterator[str]:
-    """Sieves cover documents by their numbers, so a number given twice would be one that exact search passes over."""
+    """Bloom filters cover documents by their numbers, so exact search would pass over a number given twice."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'documents'").fetchone()
     (last,) = connection.execute(
-        "SELECT max(ifnull((SELECT max(number) FROM documents), 0), ifnull((SELECT max(last) FROM sieves), 0))"
+        "SELECT max(ifnull((SELECT max(number) FROM documents), 0), ifnull((SELECT max(last) FROM bloom_filters), 0))"
     ).fetchone()
     if last > (row[0] if row is not None else 0):
         yield "store.db: the last number that a document had is lost"
 
 
-def damaged_source_files(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """(number, source) of the files whose record is not what was stored."""
-    for number, source, seal in connection.execute("SELECT number, source, seal FROM files").fetchall():
-        if hash_file_record(connection, number) != seal:
-            yield number, source
+def damaged_rows_of(connection: sqlite3.Connection, table: Literal["files", "failures"]) -> Iterator[tuple[int, str]]:
+    """(number, source) of the files or failures whose record is not what was stored."""
+    query = f"SELECT number, CAST(source AS BLOB) FROM {table}"  # noqa: S608
+    for number, source in connection.execute(query).fetchall():
+        if not is_row_intact(connection, table, number):
+            yield number, bytes(source).decode(errors="replace")
 
 
-def damaged_failures(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
-    """(number, source) of the failures whose record is not what was stored."""
-    for number, *row, seal in connection.execute("SELECT number, file, source, reason, failed_at, seal FROM failures"):
-        if hash_failure_record(*row) != seal:
-            yield number, row[1]
+_OF_DOCUMENT: Final[tuple[HashedTable, ...]] = ("documents", "layouts", "folded_text")
 
 
 def damaged_documents(connection: sqlite3.Connection) -> Iterator[tuple[int, str]]:
     """(number, source) of the documents whose text, chunks or other data are not what was stored."""
-    rows = connection.execute(
-        "SELECT d.number, d.source, d.seal, d.card, d.characters, d.chunks, l.seal FROM documents d"
-        " LEFT JOIN layouts l ON l.document = d.number ORDER BY d.number"
-    ).fetchall()
-    for number, source, seal, card, characters, chunks, text in rows:
+    query = "SELECT number, CAST(source AS BLOB) FROM documents ORDER BY number"
+    for number, source in connection.execute(query).fetchall():
         try:
-            whole = verified_text(connection, number, text)
-            if (
-                hash_document_rows(connection, number) != seal
-                or hash_stored_summary(connection, number) != card
-                or not _layout_matches(connection, number)
-                or len(whole) != characters
-                or not _chunks_match(connection, number, whole, chunks)
-            ):
-                yield number, source
-        except (RagcliError, sqlite3.Error, ValueError, TypeError):
-            yield number, source
+            intact = all(is_row_intact(connection, table, number) for table in _OF_DOCUMENT) and _parts_match(
+                connection, number
+            )
+        except (RagcliError, sqlite3.Error, ValueError, TypeError, LookupError):
+            intact = False
+        if not intact:
+            yield number, bytes(source).decode(errors="replace")
 
 
-def _layout_matches(connection: sqlite3.Connection, document: int) -> bool:
-    query = "SELECT pages, headings, spans, joins, frame FROM layouts WHERE document = ?"
-    *layout, frame = connection.execute(query, (document,)).fetchone()
-    return bool(hash_layout(document, *layout) == frame)
+def _parts_match(connection: sqlite3.Connection, document: int) -> bool:
+    """Do text, chunks and rows of metadata go with the rows of a document that are intact themselves?"""
+    characters, chunks, metadata, text_hash = connection.execute(
+        "SELECT d.characters, d.chunks, d.metadata, l.text_hash FROM documents d"
+        " JOIN layouts l ON l.document = d.number WHERE d.number = ?",
+        (document,),
+    ).fetchone()
+    text = verified_text(connection, document, text_hash)
+    stored = connection.execute(
+        "SELECT key, position, type, text, number FROM metadata WHERE document = ?", (document,)
+    ).fetchall()
+    return (
+        len(text) == characters
+        and _chunks_match(connection, document, text, chunks)
+        and {*stored} == {*metadata_rows(decode_metadata(metadata))}
+    )
 
 
 def _chunks_match(connection: sqlite3.Connection, document: int, text: str, count: int) -> bool:
     rows = connection.execute(
-        "SELECT number, document, ordinal, start, stop, page_start, page_end, heading, seal FROM chunks"
+        "SELECT number, document, ordinal, start, stop, page_start, page_end, heading, row_hash FROM chunks"
         " WHERE document = ? ORDER BY ordinal",
         (document,),
     ).fetchall()
     return len(rows) == count and all(
-        row[2] == at and 0 <= row[3] < row[4] <= len(text) and hash_chunk(row[:8], text[row[3] : row[4]]) == row[8]
+        row[2] == at and 0 <= row[3] < row[4] <= len(text) and hash_row((*row[:8], text[row[3] : row[4]])) == row[8]
         for at, row in enumerate(rows)
     )
 
 
 def _check_bloom_filters(_folder: Path, connection: sqlite3.Connection, _record: Generation) -> Iterator[str]:
     for number in damaged_bloom_filters(connection):
-        yield f"store.db: sieve {number}, by which exact search chooses documents, is not what was stored"
+        yield f"store.db: bloom filter {number}, by which exact search chooses documents, is not what was stored"
 
 
 def _check_lexical(folder: Path, connection: sqlite3.Connection, record: Generation) -> Iterator[str]:
@@ -291,7 +286,7 @@ def _damaged_ranges(
 
 
 def _checksum(path: Path, start: int, stop: int) -> bytes | None:
-    state = blake2b(digest_size=HASH_SIZE)
+    state = new_hash()
     try:
         with path.open("rb", buffering=0) as stream:
             stream.seek(start)
@@ -392,7 +387,7 @@ def _check_tokens(
 
 _CHECKS: Final = {
     "store": _check_store,
-    "sieves": _check_bloom_filters,
+    "bloom_filters": _check_bloom_filters,
     "arrays": check_arrays,
     "lexical": _check_lexical,
     "tfidf": _check_tfidf,

@@ -11,11 +11,10 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Final
 
 from ragcli.collection.store.document_text import pack_integers, unpack_integers
-from ragcli.collection.store.schema import HASH_SIZE
+from ragcli.collection.store.row_hash import hash_bytes
 from ragcli.collection.store.sqlite_connection import transaction
 from ragcli.index.bit_sliced_bloom_filter import (
     BLOCK_BYTES,
@@ -27,7 +26,7 @@ from ragcli.index.bit_sliced_bloom_filter import (
 )
 
 BLOCKS_PER_FILTER: Final = 4096
-"""Blocks of text from which a sieve is made: 32 MB, which take 50 ms to read through."""
+"""Blocks of text from which a filter is made: 32 MB, which take 50 ms to read through."""
 
 _LAST: Final = 2**62
 
@@ -42,37 +41,41 @@ class DocumentRange:
 
 
 def candidate_ranges(connection: sqlite3.Connection, literal: str) -> Iterator[DocumentRange]:
-    """All documents in order of numbers, in runs, of which each says where a squeezed literal may stand."""
+    """All documents in order of numbers, in runs, of which each says where a folded literal may stand."""
     places = ngram_bits(literal.encode())
     covered = 0
     if places:
         for number, first, last in connection.execute(
-            "SELECT number, first, last FROM sieves ORDER BY first"
+            "SELECT number, first, last FROM bloom_filters ORDER BY first"
         ).fetchall():
             yield DocumentRange(first, last, _candidate_documents(connection, number, places))
             covered = last
     yield DocumentRange(covered + 1, _LAST, None)
 
 
-def _candidate_documents(connection: sqlite3.Connection, sieve: int, places: tuple[int, ...]) -> tuple[int, ...] | None:
-    keys = json.dumps([sieve * FILTER_BITS + place for place in places])
+def _candidate_documents(
+    connection: sqlite3.Connection, filter_number: int, places: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    keys = json.dumps([filter_number * FILTER_BITS + place for place in places])
     rows = connection.execute(
-        "SELECT blocks FROM json_each(?) j CROSS JOIN sieve_rows r ON r.key = j.value", (keys,)
+        "SELECT blocks FROM json_each(?) j CROSS JOIN bloom_rows r ON r.key = j.value", (keys,)
     ).fetchall()
     if len(rows) < len(places):
-        # A damaged sieve costs time and no hit; `verify` tells of it.
+        # A damaged filter costs time and no hit; `verify` tells of it.
         return None
     blocks = candidate_blocks([row for (row,) in rows])
     if not blocks:
         return ()
-    (packed,) = connection.execute("SELECT documents FROM sieves WHERE number = ?", (sieve,)).fetchone()
+    (packed,) = connection.execute("SELECT documents FROM bloom_filters WHERE number = ?", (filter_number,)).fetchone()
     documents = unpack_integers(packed)
     return tuple(dict.fromkeys(documents[block] for block in blocks if block < len(documents)))
 
 
 def build_bloom_filters(connection: sqlite3.Connection) -> None:
-    """Make as many sieves as there is text for that none covers."""
-    covered, held = connection.execute("SELECT ifnull(max(last), 0), ifnull(sum(held), 0) FROM sieves").fetchone()
+    """Make as many filters as there is text for that none covers."""
+    covered, held = connection.execute(
+        "SELECT ifnull(max(last), 0), ifnull(sum(held), 0) FROM bloom_filters"
+    ).fetchone()
     if held:
         query = "SELECT count(*) FROM documents WHERE number <= ?"
         (alive,) = connection.execute(query, (covered,)).fetchone()
@@ -84,33 +87,33 @@ def build_bloom_filters(connection: sqlite3.Connection) -> None:
 
 
 def _blocks_above(connection: sqlite3.Connection, covered: int) -> int:
-    """About how many blocks of text no sieve covers. Counting them would mean to read them all."""
+    """About how many blocks of text no filter covers. Counting them would mean to read them all."""
     query = f"SELECT ifnull(sum(characters / {BLOCK_BYTES} + 1), 0) FROM documents WHERE number > ?"  # noqa: S608
     blocks: int = connection.execute(query, (covered,)).fetchone()[0]
     return blocks
 
 
 def _build_bloom_filter(connection: sqlite3.Connection, covered: int) -> int:
-    """Make one sieve of the next documents; the number of the last."""
+    """Make one filter of the next documents; the number of the last."""
     owners: list[int] = []
     rows = bit_slices(_next_blocks(connection, covered, owners))
     packed = pack_integers(owners)
-    (number,) = connection.execute("SELECT ifnull(max(number), 0) + 1 FROM sieves").fetchone()
+    (number,) = connection.execute("SELECT ifnull(max(number), 0) + 1 FROM bloom_filters").fetchone()
     with transaction(connection):
         connection.executemany(
-            "INSERT INTO sieve_rows (key, blocks) VALUES (?, ?)",
+            "INSERT INTO bloom_rows (key, blocks) VALUES (?, ?)",
             ((number * FILTER_BITS + place, row) for place, row in enumerate(rows)),
         )
         connection.execute(
-            "INSERT INTO sieves (number, first, last, held, documents, seal) VALUES (?, ?, ?, ?, ?, ?)",
-            (number, covered + 1, owners[-1], len({*owners}), packed, _hash_bloom_filter(packed, rows)),
+            "INSERT INTO bloom_filters (number, first, last, held, documents, row_hash) VALUES (?, ?, ?, ?, ?, ?)",
+            (number, covered + 1, owners[-1], len({*owners}), packed, hash_bytes(packed, *rows)),
         )
     return owners[-1]
 
 
 def _next_blocks(connection: sqlite3.Connection, covered: int, owners: list[int]) -> Iterator[bytes]:
     """Blocks of the documents after `covered`, whole documents only; `owners` gets the document of each."""
-    rows = connection.execute("SELECT document, text FROM squeezed WHERE document > ? ORDER BY document", (covered,))
+    rows = connection.execute("SELECT document, text FROM folded_text WHERE document > ? ORDER BY document", (covered,))
     for document, text in rows:
         for block in text_blocks(text.encode()):
             owners.append(document)
@@ -120,23 +123,18 @@ def _next_blocks(connection: sqlite3.Connection, covered: int, owners: list[int]
 
 
 def drop_bloom_filters(connection: sqlite3.Connection) -> None:
-    """Forget all sieves, in a transaction of its own; `make_sieves` makes them anew."""
+    """Forget all filters, in a transaction of its own; `build_bloom_filters` makes them anew."""
     with transaction(connection):
-        connection.execute("DELETE FROM sieve_rows")
-        connection.execute("DELETE FROM sieves")
+        connection.execute("DELETE FROM bloom_rows")
+        connection.execute("DELETE FROM bloom_filters")
 
 
 def damaged_bloom_filters(connection: sqlite3.Connection) -> Iterator[int]:
-    """Numbers of the sieves that are not what was stored."""
-    for number, packed, seal in connection.execute("SELECT number, documents, seal FROM sieves").fetchall():
+    """Numbers of the filters that are not what was stored."""
+    for number, packed, row_hash in connection.execute(
+        "SELECT number, documents, row_hash FROM bloom_filters"
+    ).fetchall():
         keys = (number * FILTER_BITS, (number + 1) * FILTER_BITS - 1)
-        rows = connection.execute("SELECT blocks FROM sieve_rows WHERE key BETWEEN ? AND ? ORDER BY key", keys)
-        if _hash_bloom_filter(packed, [row for (row,) in rows]) != seal:
+        rows = connection.execute("SELECT blocks FROM bloom_rows WHERE key BETWEEN ? AND ? ORDER BY key", keys)
+        if hash_bytes(packed, *(row for (row,) in rows)) != row_hash:
             yield number
-
-
-def _hash_bloom_filter(packed: bytes, rows: list[bytes]) -> bytes:
-    state = blake2b(packed, digest_size=HASH_SIZE)
-    for row in rows:
-        state.update(row)
-    return state.digest()

@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 
 from ragcli.collection.read.document_bloom_filters import candidate_ranges
 from ragcli.collection.store.document_text import (
-    check_layout_hash,
+    LAYOUT_COLUMNS,
+    check_layout,
     decode_pages,
     read_slice,
     read_text,
@@ -26,8 +27,7 @@ from ragcli.collection.store.document_text import (
     verified_text,
 )
 from ragcli.collection.store.metadata_layers import decode_metadata
-from ragcli.collection.store.row_hash import SUMMARY_COLUMNS, hash_chunk, hash_summary
-from ragcli.errors import CollectionError
+from ragcli.collection.store.row_hash import DOCUMENT_COLUMNS, DOCUMENT_TABLES, check_row
 from ragcli.text.characters import replace_surrogates
 from ragcli.text.datetimes import epoch_seconds, parse_metadata_text
 from ragcli.types import Chunk, Metadata, MetadataValue, PageSpan, StoredChunk
@@ -35,7 +35,10 @@ from ragcli.types import Chunk, Metadata, MetadataValue, PageSpan, StoredChunk
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A document as lists show it. `number` is the store's own; `pages` is 0 where the kind has none."""
+    """A document as lists show it.
+
+    `number` is the store's own; `pages` is 0 where the kind has none; `parser` of `parser_version` has read it.
+    """
 
     number: int
     document_id: str
@@ -50,13 +53,15 @@ class DocumentRow:
     ingested_at: str
     warnings: tuple[str, ...] = ()
     metadata: Metadata = field(default_factory=dict)
+    parser: str = ""
+    parser_version: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentText:
     """A whole document for exact search: its text, joins and pages, and where its chunks stand, in order.
 
-    A chunk's place may be damaged until `sound_chunk` has looked: that takes longer than finding nothing in it.
+    A chunk's place may be damaged until `verified_chunk` has looked: that takes longer than finding nothing in it.
     """
 
     document_id: str
@@ -67,14 +72,14 @@ class DocumentText:
     joins: tuple[int, ...]
     pages: tuple[PageSpan, ...]
     chunks: tuple[Chunk, ...]
-    seals: tuple[tuple[int, int, bytes], ...] = ()
+    row_hashes: tuple[tuple[int, int, bytes], ...] = ()
 
     def verified_chunk(self, at: int) -> Chunk:
-        """Chunk `at`, checked against its seal. CollectionError if it is not what was stored."""
+        """Chunk `at`, checked against its hash. CollectionError if it is not what was stored."""
         chunk = self.chunks[at]
-        number, document, seal = self.seals[at]
-        if hash_chunk((number, document, *_place(chunk)), self.text[chunk.start : chunk.end]) != seal:
-            raise _damaged_chunk(self.document_id, chunk.ordinal)
+        number, document, row_hash = self.row_hashes[at]
+        values = (number, document, *_place(chunk), self.text[chunk.start : chunk.end])
+        check_row(values, row_hash, f"Chunk {self.document_id}:{chunk.ordinal}")
         return chunk
 
 
@@ -101,15 +106,15 @@ class MetadataField:
 STDIN_PATH: Final = b"-"
 """The path of the records that came through standard input."""
 
-_SUMMARY_AND_CHUNKS: Final = f"SELECT {SUMMARY_COLUMNS}, d.card, d.chunks FROM"
-_DOCUMENT: Final = f"{_SUMMARY_AND_CHUNKS} documents d JOIN files f ON f.number = d.file"
+_DOCUMENT_SELECTED: Final = f"SELECT {DOCUMENT_COLUMNS}, d.row_hash, d.chunks FROM"
+_DOCUMENT: Final = f"{_DOCUMENT_SELECTED} {DOCUMENT_TABLES}"
 _DOCUMENTS: Final = (
-    f"{_SUMMARY_AND_CHUNKS} json_each(?) j CROSS JOIN documents d ON d.number = j.value"
+    f"{_DOCUMENT_SELECTED} json_each(?) j CROSS JOIN documents d ON d.number = j.value"
     " JOIN files f ON f.number = d.file ORDER BY d.source"
 )
-_PLACE: Final = "c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.seal"
+_PLACE: Final = "c.number, c.document, c.ordinal, c.start, c.stop, c.page_start, c.page_end, c.heading, c.row_hash"
 _CHUNK: Final = (
-    f"SELECT {_PLACE}, {SUMMARY_COLUMNS}, d.card"  # noqa: S608
+    f"SELECT {_PLACE}, {DOCUMENT_COLUMNS}, d.row_hash"  # noqa: S608
     " FROM {origin} JOIN documents d ON d.number = c.document JOIN files f ON f.number = d.file"
 )
 _BY_NUMBER: Final = _CHUNK.format(origin="json_each(?) j CROSS JOIN chunks c ON c.number = j.value")
@@ -165,9 +170,10 @@ def find_document(connection: sqlite3.Connection, wanted: str) -> DocumentRow | 
 
 
 def _document_row(row: Any) -> DocumentRow:
-    *card, seal, chunks = row
-    _check_summary(card, seal)
-    number, identity, source, path, record, kind, title, characters, pages, at, warnings, stored = card
+    *document, row_hash, chunks = row
+    _check_document(document, row_hash)
+    number, identity, source, path, record, kind, title, characters, pages, at, warnings, stored, *read_by = document
+    parser, parser_version, *_ = read_by
     metadata = decode_metadata(stored)
     return DocumentRow(
         number=number,
@@ -183,6 +189,8 @@ def _document_row(row: Any) -> DocumentRow:
         ingested_at=at,
         warnings=tuple(json.loads(warnings)),
         metadata=metadata,
+        parser=parser,
+        parser_version=parser_version,
     )
 
 
@@ -208,13 +216,12 @@ def read_chunk_range(
 
 def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterable[Any]) -> Iterator[StoredChunk]:
     for row in rows:
-        number, document, ordinal, start, stop, first, last, heading, seal, *card, card_mark = row
-        _check_summary(card, card_mark)
-        _, identity, source, path, _, _, title, _, _, _, _, stored = card
+        number, document, ordinal, start, stop, first, last, heading, row_hash, *columns, document_hash = row
+        _check_document(columns, document_hash)
+        _, identity, source, path, _, _, title, _, _, _, _, stored, *_ = columns
         metadata = decode_metadata(stored)
         text = read_slice(connection, document, start, stop)
-        if hash_chunk(row[:8], text) != seal:
-            raise _damaged_chunk(identity, ordinal)
+        check_row((*row[:8], text), row_hash, f"Chunk {identity}:{ordinal}")
         yield StoredChunk(
             number=number,
             chunk_id=f"{identity}:{ordinal}",
@@ -234,57 +241,58 @@ def _stored_chunks(connection: sqlite3.Connection, collection: str, rows: Iterab
         )
 
 
-_TEXT: Final = (
-    f"SELECT {SUMMARY_COLUMNS}, d.card, l.pages, l.headings, l.spans, l.joins, l.frame, l.seal FROM {{origin}}"  # noqa: S608
-)
-_TEXT_PARTS: Final = "documents d JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
+_TEXT: Final = f"SELECT {DOCUMENT_COLUMNS}, d.row_hash, {LAYOUT_COLUMNS} FROM {{origin}}"  # noqa: S608
+_LAYOUT_LENGTH: Final = len(LAYOUT_COLUMNS.split(","))
+_TEXT_PARTS: Final = f"{DOCUMENT_TABLES} JOIN layouts l ON l.document = d.number"
 _THESE_TEXTS: Final = (
     f"{_TEXT.format(origin=f'json_each(?) j CROSS JOIN {_TEXT_PARTS} AND d.number = j.value')} ORDER BY j.key"
 )
 _ALL_TEXTS: Final = f"{_TEXT.format(origin=_TEXT_PARTS)} ORDER BY d.number"
-# The cross join makes SQLite look into the squeezed text first and read the rest of those that hold the literal.
+# The cross join makes SQLite look into the folded text first and read the rest of those that hold the literal.
 _WITH_LITERAL: Final = (
     _TEXT.format(origin="{first} CROSS JOIN documents d ON d.number = s.document JOIN files f ON f.number = d.file")
     + " JOIN layouts l ON l.document = d.number WHERE instr(s.text, ?) > 0"
 )
-_IN_RUN: Final = _WITH_LITERAL.format(first="squeezed s") + " AND s.document BETWEEN ? AND ? ORDER BY s.document"
+_IN_RUN: Final = _WITH_LITERAL.format(first="folded_text s") + " AND s.document BETWEEN ? AND ? ORDER BY s.document"
 _CHOSEN: Final = (
-    _WITH_LITERAL.format(first="json_each(?) j CROSS JOIN squeezed s ON s.document = j.value") + " ORDER BY j.key"
+    _WITH_LITERAL.format(first="json_each(?) j CROSS JOIN folded_text s ON s.document = j.value") + " ORDER BY j.key"
 )
 
 
 def read_texts(
-    connection: sqlite3.Connection, squeezed: str | None, numbers: Sequence[int] | None = None
+    connection: sqlite3.Connection, folded: str | None, numbers: Sequence[int] | None = None
 ) -> Iterator[DocumentText]:
-    """Whole documents in order of ingestion; only those whose squeezed text holds `squeezed`, if given.
+    """Whole documents in order of ingestion; only those whose folded text holds `folded`, if given.
 
     Of `numbers`, which ascend, if they are given, and no others.
     """
     # No name for the rows: what an error holds on to must not outlive the connection.
-    for row in _text_rows(connection, squeezed) if numbers is None else _chosen_rows(connection, squeezed, numbers):
-        *card, card_mark, pages, headings, spans, joins, frame, seal = row
-        _check_summary(card, card_mark)
-        number, identity, source, path, _, _, title, *_ = card
-        check_layout_hash(number, (pages, headings, spans, joins), frame)
+    for row in _text_rows(connection, folded) if numbers is None else _chosen_rows(connection, folded, numbers):
+        *document, row_hash = row[:-_LAYOUT_LENGTH]
+        _check_document(document, row_hash)
+        number, identity, source, path, _, _, title, *_ = document
+        layout = row[-_LAYOUT_LENGTH:]
+        check_layout(number, layout)
+        pages, _, _, joins, text_hash, _ = layout
         places = _chunk_rows(connection, number)
         yield DocumentText(
             document_id=identity,
             source=source,
             path=path_text(path),
             title=title,
-            text=verified_text(connection, number, seal),
+            text=verified_text(connection, number, text_hash),
             joins=unpack_integers(joins),
             pages=decode_pages(pages),
             chunks=tuple(Chunk(*place) for _, *place, _ in places),
-            seals=tuple((chunk, number, mark) for chunk, *_, mark in places),
+            row_hashes=tuple((chunk, number, row_hash) for chunk, *_, row_hash in places),
         )
 
 
-def _text_rows(connection: sqlite3.Connection, squeezed: str | None) -> Iterator[Any]:
-    if squeezed is None:
+def _text_rows(connection: sqlite3.Connection, folded: str | None) -> Iterator[Any]:
+    if folded is None:
         yield from connection.execute(_ALL_TEXTS)
         return
-    literal = replace_surrogates(squeezed)
+    literal = replace_surrogates(folded)
     for run in candidate_ranges(connection, literal):
         if run.chosen is None:
             yield from connection.execute(_IN_RUN, (literal, run.first, run.last))
@@ -292,11 +300,11 @@ def _text_rows(connection: sqlite3.Connection, squeezed: str | None) -> Iterator
             yield from connection.execute(_CHOSEN, (json.dumps(run.chosen), literal))
 
 
-def _chosen_rows(connection: sqlite3.Connection, squeezed: str | None, numbers: Sequence[int]) -> Iterator[Any]:
-    if squeezed is None:
+def _chosen_rows(connection: sqlite3.Connection, folded: str | None, numbers: Sequence[int]) -> Iterator[Any]:
+    if folded is None:
         yield from connection.execute(_THESE_TEXTS, (json.dumps(numbers),))
         return
-    literal, wanted = replace_surrogates(squeezed), set(numbers)
+    literal, wanted = replace_surrogates(folded), set(numbers)
     for run in candidate_ranges(connection, literal):
         if run.chosen is None:
             chosen = numbers[bisect_left(numbers, run.first) : bisect_right(numbers, run.last)]
@@ -313,7 +321,7 @@ def document_chunks(connection: sqlite3.Connection, number: int) -> tuple[Chunk,
 
 def _chunk_rows(connection: sqlite3.Connection, number: int) -> list[Any]:
     return connection.execute(
-        "SELECT number, ordinal, start, stop, page_start, page_end, heading, seal FROM chunks WHERE document = ?"
+        "SELECT number, ordinal, start, stop, page_start, page_end, heading, row_hash FROM chunks WHERE document = ?"
         " ORDER BY ordinal",
         (number,),
     ).fetchall()
@@ -344,21 +352,14 @@ def _place(chunk: Chunk) -> tuple[object, ...]:
     return chunk.ordinal, chunk.start, chunk.end, chunk.page_start, chunk.page_end, chunk.heading
 
 
-def _check_summary(card: Sequence[Any], seal: bytes) -> None:
-    if hash_summary(card) != seal:
-        raise CollectionError(
-            f"What the store says of document {card[0]} is damaged; `ragcli collections verify` says more."
-        )
+def _check_document(columns: Sequence[Any], row_hash: bytes) -> None:
+    check_row(columns, row_hash, f"What the store says of document {columns[0]}")
 
 
 def _shown_title(own: str | None, metadata: Metadata) -> str | None:
     """A title that a sidecar or `--meta` gave; else the document's own, by which it was embedded."""
     title = metadata.get("title")
     return title if isinstance(title, str) else own
-
-
-def _damaged_chunk(document_id: str, ordinal: int) -> CollectionError:
-    return CollectionError(f"Chunk {document_id}:{ordinal} is damaged; `ragcli collections verify` says more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +377,7 @@ class Provenance:
 
 
 _PLACES: Final = (
-    "SELECT c.number, l.seal, c.start, c.stop, f.path, d.record_id FROM json_each(?) j"
+    "SELECT c.number, l.text_hash, c.start, c.stop, f.path, d.record_id FROM json_each(?) j"
     " CROSS JOIN chunks c ON c.number = j.value JOIN documents d ON d.number = c.document"
     " JOIN files f ON f.number = d.file JOIN layouts l ON l.document = d.number"
 )
@@ -388,7 +389,7 @@ _DATES: Final = (
 
 
 _SAME_TEXT: Final = (
-    "SELECT c.number, c.start, c.stop FROM documents d JOIN layouts l ON l.document = d.number AND l.seal = ?"
+    "SELECT c.number, c.start, c.stop FROM documents d JOIN layouts l ON l.document = d.number AND l.text_hash = ?"
     " JOIN chunks c ON c.document = d.number WHERE d.characters = ?"
 )
 

@@ -13,16 +13,14 @@ from stat import S_ISREG
 from typing import Any, Final
 
 from ragcli.collection.handle import Collection
+from ragcli.collection.store.row_hash import FILE_COLUMNS
 from ragcli.documents.file_access import HASH_BYTES
 from ragcli.types import StoredChunk
 
 _BLOCK: Final = 1 << 20
 _LAST: Final = 2**63 - 1
 
-FILE_QUERY: Final = (
-    "SELECT number, path, source, hash, size, mtime_ns, ctime_ns, engine, failed_hash, failed_with, ingested_at,"
-    " sidecar, meta FROM files"
-)
+FILE_QUERY: Final = f"SELECT {', '.join(FILE_COLUMNS)} FROM files"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +37,7 @@ class FileRecord:
     size: int | None
     mtime_ns: int | None
     ctime_ns: int | None
+    birthtime_ns: int | None
     engine: str | None
     failed_hash: bytes | None
     failed_with: str | None

@@ -367,7 +367,7 @@ class Snapshot:
         return next((span.number for span in reversed(spans) if span.start <= at), chunk.page_start)
 
     def texts(self, prefilter: str | None = None, where: Filter | None = None) -> Iterator[DocumentText]:
-        """Whole documents, in order of ingestion; with `prefilter`, those whose squeezed text holds it.
+        """Whole documents, in order of ingestion; with `prefilter`, those whose folded text holds it.
 
         With `where`, only documents that meet the filter are looked into.
         """

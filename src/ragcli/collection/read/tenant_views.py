@@ -30,8 +30,8 @@ _OWN_NUMBERS: Final = (
     "INSERT OR IGNORE INTO temp.own_documents"
     " SELECT document FROM main.metadata WHERE key = ? AND type = 'number' AND number = ?"
 )
-_OF_DOCUMENTS: Final = ("chunks", "next_chunks", "layouts", "pieces", "squeezed", "metadata")
-_OF_NOBODY: Final = ("failures", "parked")
+_OF_DOCUMENTS: Final = ("chunks", "next_chunks", "layouts", "text_pieces", "folded_text", "metadata")
+_OF_NOBODY: Final = ("failures", "uncommitted_rows")
 """What says whose it is by no document. A failure has a name and a reason, and no metadata."""
 
 

@@ -16,7 +16,6 @@ import sqlite3
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -29,7 +28,7 @@ from ragcli.collection.store.generation_record import (
     Slot,
     edition_name,
 )
-from ragcli.collection.store.schema import HASH_SIZE
+from ragcli.collection.store.row_hash import hash_bytes, new_hash
 from ragcli.errors import CollectionError
 from ragcli.index.append_only_array import RowRangeReader, RowWriter, open_rows, row_bytes
 from ragcli.index.late_interaction import pack_signs
@@ -235,7 +234,7 @@ class ChunkArrayWriter(ChunkArrayReader):
         except BaseException:
             self.close()
             raise
-        self._hashes = {file.name: blake2b(digest_size=HASH_SIZE) for file in self._files}
+        self._hashes = {file.name: new_hash() for file in self._files}
         self._synced = {file.name: self._bytes(file) for file in self._files}
         if self._dimension and not record.rows:
             self._put(TOKEN_OFFSETS, np.zeros(1, np.int64))
@@ -297,7 +296,7 @@ class ChunkArrayWriter(ChunkArrayReader):
             if stop > start:
                 self._writers[file.name].sync()
                 segments.append(Segment(file.name, start, stop, self._hashes[file.name].digest()))
-                self._hashes[file.name] = blake2b(digest_size=HASH_SIZE)
+                self._hashes[file.name] = new_hash()
                 self._synced[file.name] = stop
         self._numbers = np.concatenate([self._numbers, np.asarray(self._new_numbers, np.int64)])
         self._new_numbers = []
@@ -422,7 +421,7 @@ def update_token_frequency(frequency: IntArray, chunks: Iterable[IntArray], chan
 def file_segment(path: Path) -> Segment:
     """The checksum of a TF-IDF file."""
     data = path.read_bytes()
-    return Segment(f"tfidf/{path.name}", 0, len(data), blake2b(data, digest_size=HASH_SIZE).digest())
+    return Segment(f"tfidf/{path.name}", 0, len(data), hash_bytes(data))
 
 
 def count_token_frequency(folder: Path, record: Generation, dead: npt.ArrayLike) -> npt.NDArray[np.int32]:

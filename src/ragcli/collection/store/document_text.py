@@ -11,9 +11,9 @@ import sqlite3
 import sys
 from array import array
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from ragcli.collection.store.row_hash import hash_layout, hash_text
+from ragcli.collection.store.row_hash import check_row, hash_row, hash_text
 from ragcli.collection.store.schema import TEXT_PIECE_CHARACTERS
 from ragcli.errors import CollectionError
 from ragcli.text.characters import replace_surrogates
@@ -21,37 +21,44 @@ from ragcli.types import Document, PageSpan
 
 
 def write_text(connection: sqlite3.Connection, number: int, document: Document) -> None:
-    """Store text, layout and squeezed form of document `number`. The text must be clean."""
+    """Store text, layout and folded text of document `number`. The text must be clean."""
     from ragcli.text.text_folding import squeeze
 
     text = document.text
     connection.executemany(
-        "INSERT INTO pieces (document, piece, text) VALUES (?, ?, ?)",
+        "INSERT INTO text_pieces (document, piece, text) VALUES (?, ?, ?)",
         (
             (number, at // TEXT_PIECE_CHARACTERS, text[at : at + TEXT_PIECE_CHARACTERS])
             for at in range(0, len(text), TEXT_PIECE_CHARACTERS)
         ),
     )
-    connection.execute("INSERT INTO squeezed (document, text) VALUES (?, ?)", (number, squeeze(text)))
-    layout = encode_layout(document)
+    folded = (number, squeeze(text))
     connection.execute(
-        "INSERT INTO layouts (document, pages, headings, spans, joins, seal, frame) VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (number, *layout, hash_text(text), hash_layout(number, *layout)),
+        "INSERT INTO folded_text (document, text, row_hash) VALUES (?, ?, ?)", (*folded, hash_row(folded))
+    )
+    layout = (number, *encode_layout(document), hash_text(text))
+    connection.execute(
+        "INSERT INTO layouts (document, pages, headings, spans, joins, text_hash, row_hash)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (*layout, hash_row(layout)),
     )
 
 
-def verified_text(connection: sqlite3.Connection, number: int, seal: bytes) -> str:
+def verified_text(connection: sqlite3.Connection, number: int, text_hash: bytes) -> str:
     """The whole text of a document. CollectionError if it is not what was stored."""
     text = read_text(connection, number)
-    if hash_text(text) != seal:
+    if hash_text(text) != text_hash:
         raise CollectionError(f"The text of document {number} is damaged; `ragcli collections verify` says more.")
     return text
 
 
-def check_layout_hash(number: int, layout: tuple[str, str, str, bytes], frame: bytes) -> None:
-    """CollectionError if a document's pages, headings, spans and joins are not what was stored."""
-    if hash_layout(number, *layout) != frame:
-        raise CollectionError(f"The pages of document {number} are damaged; `ragcli collections verify` says more.")
+LAYOUT_COLUMNS: Final = "l.pages, l.headings, l.spans, l.joins, l.text_hash, l.row_hash"
+
+
+def check_layout(number: int, layout: Sequence[Any]) -> None:
+    """CollectionError if what the columns of `LAYOUT_COLUMNS` hold of a document is not what was stored."""
+    *columns, row_hash = layout
+    check_row((number, *columns), row_hash, f"The layout of document {number}")
 
 
 def encode_layout(document: Document) -> tuple[str, str, str, bytes]:
@@ -63,7 +70,7 @@ def encode_layout(document: Document) -> tuple[str, str, str, bytes]:
 
 def read_text(connection: sqlite3.Connection, number: int) -> str:
     """The whole text of a document."""
-    rows = connection.execute("SELECT text FROM pieces WHERE document = ? ORDER BY piece", (number,))
+    rows = connection.execute("SELECT text FROM text_pieces WHERE document = ? ORDER BY piece", (number,))
     return "".join(text for (text,) in rows)
 
 
@@ -71,7 +78,7 @@ def read_slice(connection: sqlite3.Connection, number: int, start: int, stop: in
     """Characters `start` to `stop` of a document's text."""
     first = start // TEXT_PIECE_CHARACTERS
     rows = connection.execute(
-        "SELECT text FROM pieces WHERE document = ? AND piece BETWEEN ? AND ? ORDER BY piece",
+        "SELECT text FROM text_pieces WHERE document = ? AND piece BETWEEN ? AND ? ORDER BY piece",
         (number, first, max(start, stop - 1) // TEXT_PIECE_CHARACTERS),
     )
     return "".join(text for (text,) in rows)[
@@ -107,19 +114,19 @@ def to_json(value: Sequence[Any] | dict[str, Any]) -> str:
 
 
 def replace_surrogates_or_none(text: str | None) -> str | None:
-    """`clean` for what may be missing."""
+    """`replace_surrogates` for what may be missing."""
     return None if text is None else replace_surrogates(text)
 
 
 def document_pages(connection: sqlite3.Connection, document_id: str) -> tuple[PageSpan, ...]:
     """Where the pages of a document stand in its text; none for an unknown document. CollectionError if damaged."""
     row = connection.execute(
-        "SELECT d.number, l.pages, l.headings, l.spans, l.joins, l.frame"
+        f"SELECT d.number, {LAYOUT_COLUMNS}"  # noqa: S608
         " FROM documents d JOIN layouts l ON l.document = d.number WHERE d.id = ?",
         (document_id,),
     ).fetchone()
     if row is None:
         return ()
-    number, pages, headings, spans, joins, frame = row
-    check_layout_hash(number, (pages, headings, spans, joins), frame)
-    return decode_pages(pages)
+    number, *layout = row
+    check_layout(number, layout)
+    return decode_pages(layout[0])

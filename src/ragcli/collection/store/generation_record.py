@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from ragcli.atomic_files import replace_file_atomically
-from ragcli.collection.store.schema import HASH_SIZE, STORE_FORMAT
+from ragcli.collection.store.row_hash import hash_bytes, hash_row
+from ragcli.collection.store.schema import STORE_FORMAT
 from ragcli.errors import CollectionError
 from ragcli.types import NO_ENCODER as NO_ENCODER
 from ragcli.types import CollectionSettings
@@ -135,12 +134,12 @@ def read_generation(connection: sqlite3.Connection, slot: Slot = CURRENT) -> Gen
 
 def find_generation(connection: sqlite3.Connection, slot: Slot) -> Generation | None:
     """The record in `slot`, or None."""
-    query = f"SELECT {', '.join(_COLUMNS)}, seal FROM generation WHERE slot = ?"  # noqa: S608
+    query = f"SELECT {', '.join(_COLUMNS)}, row_hash FROM generation WHERE slot = ?"  # noqa: S608
     row = connection.execute(query, (slot,)).fetchone()
     if row is None:
         return None
-    *stored, seal = row
-    if any(isinstance(value, bytes) for value in stored) or _hash_record(stored) != seal:
+    *stored, row_hash = row
+    if hash_row(stored) != row_hash:
         raise CollectionError("The generation record in the store is damaged; the collection must be ingested anew.")
     values = dict(zip(_COLUMNS, stored, strict=True))
     values["settings"] = decode_settings(values["settings"])
@@ -169,13 +168,9 @@ def write_generation(connection: sqlite3.Connection, record: Generation, slot: S
     values = [encode_settings(record.settings) if name == "settings" else getattr(record, name) for name in _COLUMNS]
     places = ", ".join("?" * (len(_COLUMNS) + 2))
     connection.execute(
-        f"INSERT OR REPLACE INTO generation (slot, {', '.join(_COLUMNS)}, seal) VALUES ({places})",  # noqa: S608
-        (slot, *values, _hash_record(values)),
+        f"INSERT OR REPLACE INTO generation (slot, {', '.join(_COLUMNS)}, row_hash) VALUES ({places})",  # noqa: S608
+        (slot, *values, hash_row(values)),
     )
-
-
-def _hash_record(values: Sequence[object]) -> bytes:
-    return blake2b(json.dumps(list(values)).encode(), digest_size=HASH_SIZE).digest()
 
 
 def encode_settings(settings: CollectionSettings) -> str:
@@ -229,7 +224,7 @@ def manifest_content(connection: sqlite3.Connection, record: Generation) -> dict
     ):
         # An array has a checksum for every commit; a checksum over them stands for the file.
         if file in files:
-            checksum = blake2b(bytes.fromhex(files[file]) + checksum, digest_size=HASH_SIZE).digest()
+            checksum = hash_bytes(bytes.fromhex(files[file]), checksum)
         files[file] = checksum.hex()
     settings = asdict(record.settings)
     return {

@@ -45,14 +45,14 @@ class ExternalMetadata:
 class MetadataLayers:
     """What each says of one document: itself, the sidecar of its file, and `--meta`."""
 
-    read: Mapping[str, MetadataValue]
+    document: Mapping[str, MetadataValue]
     sidecar: MetadataPatch = field(default_factory=dict)
     meta: MetadataPatch = field(default_factory=dict)
 
     def under(self, outside: ExternalMetadata) -> MetadataLayers:
         """The layers when this is said from outside."""
         sidecar = self.sidecar if outside.sidecar is None else outside.sidecar
-        return MetadataLayers(self.read, sidecar, {**self.meta, **outside.meta})
+        return MetadataLayers(self.document, sidecar, {**self.meta, **outside.meta})
 
 
 def clean_metadata(metadata: Metadata) -> dict[str, MetadataValue]:
@@ -100,20 +100,20 @@ def decode_metadata(text: str) -> dict[str, MetadataValue]:
 
 def encode_layers(layers: MetadataLayers) -> str:
     """Layers as stored; those that say nothing are left out."""
-    parts = {"read": layers.read, "sidecar": layers.sidecar, "meta": layers.meta}
+    parts = {"document": layers.document, "sidecar": layers.sidecar, "meta": layers.meta}
     return to_json({name: json.loads(encode_metadata(said)) for name, said in parts.items() if said})
 
 
 def decode_layers(text: str) -> MetadataLayers:
     """Inverse of `encode_layers`."""
     parts = {name: decode_metadata(json.dumps(said)) for name, said in json.loads(text).items()}
-    return MetadataLayers(**({"read": {}} | parts))
+    return MetadataLayers(**({"document": {}} | parts))
 
 
 def merge_layers(place: Mapping[str, MetadataValue], layers: MetadataLayers) -> dict[str, MetadataValue]:
     """What holds: each layer over the one before. A date brings its year with it, and a year drops another's date."""
     whole: dict[str, MetadataValue] = dict(place)
-    for said in (layers.read, layers.sidecar, layers.meta):
+    for said in (layers.document, layers.sidecar, layers.meta):
         for key, value in said.items():
             if value is None or value == []:
                 whole.pop(key, None)
@@ -141,19 +141,19 @@ def metadata_would_change(connection: sqlite3.Connection, number: int, layers: M
 
 
 def update_metadata(connection: sqlite3.Connection, number: int, layers: MetadataLayers) -> None:
-    """Give document `number` these layers and what they make with its file's place. Its seals must be renewed after."""
-    metadata = merge_layers(_stored_file_metadata(connection, number), layers)
+    """Give document `number` these layers and what they make with its file's place. Its hash must be renewed after."""
+    metadata = encode_metadata(merge_layers(_stored_file_metadata(connection, number), layers))
     connection.execute(
         "UPDATE documents SET layers = ?, metadata = ? WHERE number = ?",
-        (encode_layers(layers), encode_metadata(metadata), number),
+        (encode_layers(layers), metadata, number),
     )
     connection.execute("DELETE FROM metadata WHERE document = ?", (number,))
-    write_metadata(connection, number, metadata)
+    write_metadata(connection, number, decode_metadata(metadata))
 
 
 def _stored_file_metadata(connection: sqlite3.Connection, number: int) -> dict[str, MetadataValue]:
     row = connection.execute(
-        "SELECT f.path, f.source, d.kind, d.title, f.mtime_ns, f.born_ns FROM documents d"
+        "SELECT f.path, f.source, d.kind, d.title, f.mtime_ns, f.birthtime_ns FROM documents d"
         " JOIN files f ON f.number = d.file WHERE d.number = ?",
         (number,),
     ).fetchone()
@@ -166,7 +166,7 @@ def file_metadata(
     kind: str,
     title: str | None,
     modified_ns: int | None,
-    born_ns: int | None,
+    birthtime_ns: int | None,
 ) -> dict[str, MetadataValue]:
     """What a document's file says of it by being where it is, and its kind and title."""
     found: dict[str, MetadataValue] = {"kind": kind}
@@ -180,7 +180,7 @@ def file_metadata(
         found["folder"] = folders
     if whole.suffix:
         found["suffix"] = whole.suffix.lower().removeprefix(".")
-    for key, time in (("modified", modified_ns), ("created", born_ns)):
+    for key, time in (("modified", modified_ns), ("created", birthtime_ns)):
         if time and (moment := _moment(time)) is not None:
             found[key] = moment
     return found

@@ -25,9 +25,6 @@ STORE_FORMAT: Final = 1
 APPLICATION_ID: Final = 0x72616763
 """Marks the database as ours ("ragc"), as SQLite's file header foresees."""
 
-HASH_SIZE: Final = 16
-"""Bytes of every hash in the store (BLAKE2b). Enough against accident; nothing here defends against a forger."""
-
 TEXT_PIECE_CHARACTERS: Final = 8192
 """Characters in a piece of text. A chunk of the default size touches one piece or two."""
 
@@ -40,8 +37,8 @@ _CHUNKS: Final = """CREATE TABLE {table} (
   page_start INTEGER,
   page_end INTEGER,
   heading TEXT,
-  digest BLOB NOT NULL,
-  seal BLOB NOT NULL,
+  input_hash BLOB NOT NULL,
+  row_hash BLOB NOT NULL,
   UNIQUE (document, ordinal)
 )"""
 
@@ -65,7 +62,7 @@ SCHEMA: Final = (
   next_number INTEGER NOT NULL,
   reserved_from INTEGER,
   last_ingest TEXT,
-  seal BLOB NOT NULL
+  row_hash BLOB NOT NULL
 )""",
     """CREATE TABLE blobs (
   slot INTEGER NOT NULL,
@@ -90,14 +87,14 @@ SCHEMA: Final = (
   size INTEGER,
   mtime_ns INTEGER,
   ctime_ns INTEGER,
+  birthtime_ns INTEGER,
   engine TEXT,
   failed_hash BLOB,
   failed_with TEXT,
   ingested_at TEXT NOT NULL,
-  seal BLOB NOT NULL,
-  born_ns INTEGER,
   sidecar BLOB,
-  meta TEXT NOT NULL
+  meta TEXT NOT NULL,
+  row_hash BLOB NOT NULL
 )""",
     "CREATE INDEX files_hash ON files (hash)",
     """CREATE TABLE failures (
@@ -106,7 +103,7 @@ SCHEMA: Final = (
   source TEXT NOT NULL,
   reason TEXT NOT NULL,
   failed_at TEXT NOT NULL,
-  seal BLOB NOT NULL
+  row_hash BLOB NOT NULL
 )""",
     "CREATE INDEX failures_file ON failures (file)",
     """CREATE TABLE documents (
@@ -124,9 +121,11 @@ SCHEMA: Final = (
   pages INTEGER NOT NULL,
   chunks INTEGER NOT NULL,
   ingested_at TEXT NOT NULL,
-  seal BLOB NOT NULL,
-  card BLOB NOT NULL,
-  layers TEXT NOT NULL
+  layers TEXT NOT NULL,
+  parser TEXT NOT NULL,
+  parser_version TEXT NOT NULL,
+  chunker_version TEXT NOT NULL,
+  row_hash BLOB NOT NULL
 )""",
     "CREATE UNIQUE INDEX documents_record ON documents (file, ifnull(record_id, ''))",
     """CREATE TABLE layouts (
@@ -135,46 +134,47 @@ SCHEMA: Final = (
   headings TEXT NOT NULL,
   spans TEXT NOT NULL,
   joins BLOB NOT NULL,
-  seal BLOB NOT NULL,
-  frame BLOB NOT NULL
+  text_hash BLOB NOT NULL,
+  row_hash BLOB NOT NULL
 )""",
-    """CREATE TABLE pieces (
+    """CREATE TABLE text_pieces (
   document INTEGER NOT NULL REFERENCES documents ON DELETE CASCADE,
   piece INTEGER NOT NULL,
   text TEXT NOT NULL,
   PRIMARY KEY (document, piece)
 )""",
-    """CREATE TABLE squeezed (
+    """CREATE TABLE folded_text (
   document INTEGER PRIMARY KEY REFERENCES documents ON DELETE CASCADE,
-  text TEXT NOT NULL
+  text TEXT NOT NULL,
+  row_hash BLOB NOT NULL
 )""",
-    # For exact search in large collections: see `document_bloom_filters`. A row's key is the sieve's number times
+    # For exact search in large collections: see `document_bloom_filters`. A row's key is the number of the filter times
     # 16,384, plus the place.
-    """CREATE TABLE sieves (
+    """CREATE TABLE bloom_filters (
   number INTEGER PRIMARY KEY,
   first INTEGER NOT NULL,
   last INTEGER NOT NULL,
   held INTEGER NOT NULL,
   documents BLOB NOT NULL,
-  seal BLOB NOT NULL
+  row_hash BLOB NOT NULL
 )""",
-    """CREATE TABLE sieve_rows (
+    """CREATE TABLE bloom_rows (
   key INTEGER PRIMARY KEY,
   blocks BLOB NOT NULL
 )""",
     _CHUNKS.format(table="chunks"),
-    "CREATE INDEX chunks_digest ON chunks (digest)",
+    "CREATE INDEX chunks_input ON chunks (input_hash)",
     # The chunks of the state that a reindex is building; they become `chunks` in one commit.
     _CHUNKS.format(table="next_chunks"),
-    "CREATE INDEX next_chunks_digest ON next_chunks (digest)",
+    "CREATE INDEX next_chunks_input ON next_chunks (input_hash)",
     # Rows embedded for a document that is not complete yet. They are dead to readers, but not lost to a crash.
-    """CREATE TABLE parked (
+    """CREATE TABLE uncommitted_rows (
   slot INTEGER NOT NULL,
   number INTEGER NOT NULL,
-  digest BLOB NOT NULL,
+  input_hash BLOB NOT NULL,
   PRIMARY KEY (slot, number)
 )""",
-    "CREATE INDEX parked_digest ON parked (digest)",
+    "CREATE INDEX uncommitted_rows_input ON uncommitted_rows (input_hash)",
     # Chunks gone from the store that the lexical index may still hold.
     """CREATE TABLE lexical_deletes (
   number INTEGER PRIMARY KEY

@@ -10,13 +10,12 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
 from ragcli.collection.store.generation_record import CURRENT, read_generation
 from ragcli.collection.store.locks import writer_lock
-from ragcli.collection.store.schema import HASH_SIZE
+from ragcli.collection.store.row_hash import HASH_SIZE, hash_bytes
 from ragcli.collection.store.sqlite_connection import (
     open_for_reading,
     open_for_writing,
@@ -58,7 +57,7 @@ def write_calibration(
         drop_calibration(connection)
         if text is not None:
             data = text.encode()
-            row = CURRENT, _NAME, _hash_calibration(data) + data
+            row = CURRENT, _NAME, hash_bytes(data) + data
             connection.execute("INSERT INTO blobs (slot, name, data) VALUES (?, ?, ?)", row)
 
 
@@ -75,13 +74,9 @@ def read_calibration_text(connection: sqlite3.Connection) -> str | None:
     if row is None:
         return None
     data: bytes = row[0]
-    if _hash_calibration(data[HASH_SIZE:]) != data[:HASH_SIZE]:
+    if hash_bytes(data[HASH_SIZE:]) != data[:HASH_SIZE]:
         raise CollectionError(
             "The gate's calibration in the store is damaged; `ragcli collections verify --repair` drops it, and"
             " `ragcli eval --calibrate-gate` makes a new one."
         )
     return data[HASH_SIZE:].decode()
-
-
-def _hash_calibration(data: bytes) -> bytes:
-    return blake2b(data, digest_size=HASH_SIZE).digest()

@@ -71,7 +71,7 @@ class CollectionWriter:
         folder: Path,
         connection: sqlite3.Connection,
         slot: Slot = CURRENT,
-        fallback_row: Callable[[bytes], ChunkArrayRow | None] = lambda _digest: None,
+        fallback_row: Callable[[bytes], ChunkArrayRow | None] = lambda _input_hash: None,
     ) -> None:
         self.folder = folder
         self.connection = connection
@@ -155,28 +155,28 @@ class CollectionWriter:
         self._next = first + count
         return first
 
-    def append(self, numbers: Sequence[int], digests: Sequence[bytes], rows: Sequence[ChunkArrayRow]) -> None:
+    def append(self, numbers: Sequence[int], input_hashes: Sequence[bytes], rows: Sequence[ChunkArrayRow]) -> None:
         """Append rows for chunks, in order of numbers. They count when a commit takes in their documents."""
         self.rows.append(numbers, rows)
-        self._appended += zip(numbers, digests, strict=True)
+        self._appended += zip(numbers, input_hashes, strict=True)
 
-    def find_row(self, digest: bytes) -> ChunkArrayRow | None:
-        """The committed row of any chunk whose embedding input has that digest."""
+    def find_row(self, input_hash: bytes) -> ChunkArrayRow | None:
+        """The committed row of any chunk whose embedding input has that hash."""
         for query in (
-            f"SELECT number FROM {self._chunk_table} WHERE digest = ? LIMIT 1",  # noqa: S608
-            f"SELECT number FROM parked WHERE slot = {self.slot} AND digest = ? LIMIT 1",  # noqa: S608
+            f"SELECT number FROM {self._chunk_table} WHERE input_hash = ? LIMIT 1",  # noqa: S608
+            f"SELECT number FROM uncommitted_rows WHERE slot = {self.slot} AND input_hash = ? LIMIT 1",  # noqa: S608
         ):
-            found = self.connection.execute(query, (digest,)).fetchone()
+            found = self.connection.execute(query, (input_hash,)).fetchone()
             if found is not None:
                 row = self.rows.find(found[0])
                 if row is not None:
                     # A damaged row is embedded anew rather than handed on.
                     with suppress(DamagedRow):
                         return self.rows.read(row)
-        return self._fallback_row(digest)
+        return self._fallback_row(input_hash)
 
     def commit(self, steps: Sequence[CommitStep]) -> Generation:
-        """Carry out the steps, all or none, as a new generation. Rows whose documents are not there yet are parked."""
+        """Carry out the steps, all or none, as a new generation. Rows whose documents are not there yet are kept."""
         cuts = chunked_documents_of(steps)
         with interrupts_deferred(), translated_errors(self.folder):
             segments = self._rows.sync() if self._rows is not None else ()
@@ -257,9 +257,9 @@ class CollectionWriter:
             self.lexical.commit()
         self.settle(replace(record, reserved_from=None))
 
-    def drop_parked_rows(self) -> None:
+    def drop_uncommitted_rows(self) -> None:
         """Give up rows that were embedded for documents which never came; compaction removes them."""
-        self.connection.execute("DELETE FROM parked WHERE slot = ?", (self.slot,))
+        self.connection.execute("DELETE FROM uncommitted_rows WHERE slot = ?", (self.slot,))
 
     def without_reserved_numbers(self) -> Generation:
         """The record without the reserve of numbers that was not needed."""
@@ -297,19 +297,19 @@ class CollectionWriter:
         )
 
     def _save_arrays(self, segments: Sequence[Segment], come: Sequence[int], gone: Sequence[int]) -> None:
-        """Segments, parked rows, dead rows and document frequencies of this commit, inside its transaction."""
+        """Segments, uncommitted rows, dead rows and document frequencies of this commit, inside its transaction."""
         put_segments(self.connection, self.record.arrays, segments)
         if self._rows is None and not gone:
             return
         rows, alive = self.rows, set(come)
-        parked = [each for each in self._appended if each[0] not in alive]
+        waiting = [each for each in self._appended if each[0] not in alive]
         mine = ((self.slot, each) for each in come)
-        self.connection.executemany("DELETE FROM parked WHERE slot = ? AND number = ?", mine)
-        parking = ((self.slot, *each) for each in parked)
-        self.connection.executemany("INSERT INTO parked (slot, number, digest) VALUES (?, ?, ?)", parking)
+        self.connection.executemany("DELETE FROM uncommitted_rows WHERE slot = ? AND number = ?", mine)
+        kept = ((self.slot, *each) for each in waiting)
+        self.connection.executemany("INSERT INTO uncommitted_rows (slot, number, input_hash) VALUES (?, ?, ?)", kept)
         come_rows, gone_rows = rows.find_all(come), rows.find_all(gone)
-        parked_rows = rows.find_all([number for number, _ in parked])
-        dead = np.union1d(self.dead, np.asarray(gone_rows + parked_rows, np.int32))
+        waiting_rows = rows.find_all([number for number, _ in waiting])
+        dead = np.union1d(self.dead, np.asarray(gone_rows + waiting_rows, np.int32))
         dead = np.setdiff1d(dead, np.asarray(come_rows, np.int32)).astype(np.int32)
         if self.record.dimension:
             update_token_frequency(self._frequency, (rows.pieces(row) for row in come_rows), 1)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from os import fsencode
+from types import MappingProxyType
 
 from ragcli.collection.read.document_queries import STDIN_PATH
 from ragcli.collection.store.generation_record import utc_now
@@ -20,10 +21,8 @@ from ragcli.collection.store.metadata_layers import (
     update_metadata,
 )
 from ragcli.collection.store.row_hash import (
-    hash_failure_record,
-    is_document_intact,
-    update_document_hashes,
-    update_file_record_hash,
+    is_row_intact,
+    update_row_hash,
 )
 from ragcli.collection.write.prepared_documents import (
     ChunkedDocument,
@@ -125,7 +124,7 @@ def apply_step(connection: sqlite3.Connection, step: CommitStep) -> list[int]:
     if isinstance(step, DamagedDocumentRemoved):
         (file,) = connection.execute("SELECT file FROM documents WHERE number = ?", (step.number,)).fetchone()
         connection.execute("UPDATE files SET hash = NULL WHERE number = ?", (file,))
-        update_file_record_hash(connection, file)
+        update_row_hash(connection, "files", file)
         return delete_document(connection, step.number)
     if isinstance(step, FileIngested):
         return _finish_file(connection, step)
@@ -148,7 +147,7 @@ def switch_to_rebuilt_chunks(connection: sqlite3.Connection) -> None:
     connection.execute(
         "UPDATE documents SET chunks = (SELECT count(*) FROM chunks c WHERE c.document = documents.number)"
     )
-    for table in ("lexical_deletes", "parked"):
+    for table in ("lexical_deletes", "uncommitted_rows"):
         connection.execute(f"DELETE FROM {table}")  # noqa: S608
     for table in ("generation", "blobs"):
         connection.execute(f"DELETE FROM {table} WHERE slot = 2")  # noqa: S608
@@ -191,19 +190,19 @@ def _renew_file(connection: sqlite3.Connection, step: FileMoved | FileMetadataCh
     sound = (
         []
         if same
-        else [each for each in _documents_of(connection, step.number) if is_document_intact(connection, each)]
+        else [each for each in _documents_of(connection, step.number) if is_row_intact(connection, "documents", each)]
     )
     connection.execute(
-        "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ?, born_ns = ?, ingested_at = ?"
+        "UPDATE files SET path = ?, source = ?, size = ?, mtime_ns = ?, ctime_ns = ?, birthtime_ns = ?, ingested_at = ?"
         " WHERE number = ?",
-        (*names, file.size, file.mtime_ns, file.ctime_ns, file.born_ns, utc_now(), step.number),
+        (*names, file.size, file.mtime_ns, file.ctime_ns, file.birthtime_ns, utc_now(), step.number),
     )
     _put_external_metadata(connection, step.number, file.outside)
     if not same:
         _rename_document(connection, step.number, file)
     for document in sound:
-        # A path is part of a document's card.
-        update_document_hashes(connection, document)
+        # The path is part of what a document's hash covers.
+        update_row_hash(connection, "documents", document)
     _update_documents_metadata(connection, step.number, file.outside)
 
 
@@ -220,14 +219,14 @@ def _rename_document(connection: sqlite3.Connection, number: int, file: SourceFi
 
 
 def _put_external_metadata(connection: sqlite3.Connection, number: int, outside: ExternalMetadata) -> None:
-    """Note what is said of a file from outside, and seal its record."""
+    """Note what is said of a file from outside, and renew the hash of its record."""
     if outside.meta:
         meta = encode_metadata({**_file_meta(connection, number), **outside.meta})
         connection.execute("UPDATE files SET meta = ? WHERE number = ? AND path != ?", (meta, number, STDIN_PATH))
     if outside.sidecar is not None:
         told = (outside.sidecar_hash, number, outside.sidecar_hash)
         connection.execute("UPDATE files SET sidecar = ? WHERE number = ? AND sidecar IS NOT ?", told)
-    update_file_record_hash(connection, number)
+    update_row_hash(connection, "files", number)
 
 
 def _file_meta(connection: sqlite3.Connection, number: int) -> MetadataPatch:
@@ -246,10 +245,10 @@ def _update_documents_metadata(connection: sqlite3.Connection, number: int, outs
 
 
 def _update_document_metadata(connection: sqlite3.Connection, document: int, layers: MetadataLayers) -> None:
-    # One that is damaged is left so, for `verify` to find: sealed anew it would be sound from then on.
-    if metadata_would_change(connection, document, layers) and is_document_intact(connection, document):
+    # One that is damaged is left so, for `verify` to find: with a new hash it would be sound from then on.
+    if metadata_would_change(connection, document, layers) and is_row_intact(connection, "documents", document):
         update_metadata(connection, document, layers)
-        update_document_hashes(connection, document)
+        update_row_hash(connection, "documents", document)
 
 
 def _documents_of(connection: sqlite3.Connection, file: int) -> list[int]:
@@ -262,49 +261,51 @@ def _drop_all(connection: sqlite3.Connection, documents: Iterable[int]) -> list[
 
 def _put_file(connection: sqlite3.Connection, file: SourceFile, *, complete: bool) -> int:
     """Insert or renew a file's record; its number. Until complete it has no hash, so it would be read again."""
-    connection.execute(
-        "INSERT INTO files (path, source, hash, size, mtime_ns, ctime_ns, born_ns, engine, ingested_at, meta, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, '{}', x'') ON CONFLICT (path) DO UPDATE SET source = excluded.source,"
-        " hash = excluded.hash, size = excluded.size, mtime_ns = excluded.mtime_ns, ctime_ns = excluded.ctime_ns,"
-        " born_ns = excluded.born_ns, engine = excluded.engine, ingested_at = excluded.ingested_at,"
-        " failed_hash = NULL, failed_with = NULL",
-        (
-            fsencode(file.path),
-            replace_surrogates(file.source),
-            file.hash if complete else None,
-            file.size,
-            file.mtime_ns,
-            file.ctime_ns,
-            file.born_ns,
-            file.engine,
-            utc_now(),
-        ),
+    return _upsert_file(
+        connection,
+        file,
+        {
+            **_first_columns(file),
+            "hash": file.hash if complete else None,
+            "birthtime_ns": file.birthtime_ns,
+            "engine": file.engine,
+            "failed_hash": None,
+            "failed_with": None,
+        },
     )
-    return _complete_file_record(connection, file)
 
 
 def _put_failed_file(connection: sqlite3.Connection, file: SourceFile, failed_with: str | None) -> int:
+    """Note in a file's record that it could not be read; its number."""
+    failed = {"failed_hash": file.hash, "failed_with": failed_with}
+    return _upsert_file(connection, file, failed, _first_columns(file))
+
+
+def _first_columns(file: SourceFile) -> dict[str, object]:
+    return {
+        "source": replace_surrogates(file.source),
+        "size": file.size,
+        "mtime_ns": file.mtime_ns,
+        "ctime_ns": file.ctime_ns,
+        "ingested_at": utc_now(),
+    }
+
+
+def _upsert_file(
+    connection: sqlite3.Connection,
+    file: SourceFile,
+    changed: Mapping[str, object],
+    first: Mapping[str, object] = MappingProxyType({}),
+) -> int:
+    """Insert a file's record or change these columns of it; its number. A new record has the columns `first` too."""
+    path = fsencode(file.path)
+    columns = {"path": path, "meta": "{}", "row_hash": b"", **first, **changed}
     connection.execute(
-        "INSERT INTO files (path, source, size, mtime_ns, ctime_ns, failed_hash, failed_with, ingested_at, meta, seal)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, '{}', x'')"
-        " ON CONFLICT (path) DO UPDATE SET failed_hash = excluded.failed_hash, failed_with = excluded.failed_with",
-        (
-            fsencode(file.path),
-            replace_surrogates(file.source),
-            file.size,
-            file.mtime_ns,
-            file.ctime_ns,
-            file.hash,
-            failed_with,
-            utc_now(),
-        ),
+        f"INSERT INTO files ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"  # noqa: S608
+        f" ON CONFLICT (path) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in changed)}",
+        tuple(columns.values()),
     )
-    return _complete_file_record(connection, file)
-
-
-def _complete_file_record(connection: sqlite3.Connection, file: SourceFile) -> int:
-    """Complete the record of a file that was just written; its number."""
-    number: int = connection.execute("SELECT number FROM files WHERE path = ?", (fsencode(file.path),)).fetchone()[0]
+    number: int = connection.execute("SELECT number FROM files WHERE path = ?", (path,)).fetchone()[0]
     _put_external_metadata(connection, number, file.outside)
     return number
 
@@ -312,8 +313,9 @@ def _complete_file_record(connection: sqlite3.Connection, file: SourceFile) -> i
 def _put_failures(connection: sqlite3.Connection, file: int, failures: Iterable[tuple[str, str]]) -> None:
     connection.execute("DELETE FROM failures WHERE file = ?", (file,))
     at = utc_now()
-    rows = ((file, replace_surrogates(source), replace_surrogates(reason), at) for source, reason in failures)
-    connection.executemany(
-        "INSERT INTO failures (file, source, reason, failed_at, seal) VALUES (?, ?, ?, ?, ?)",
-        ((*row, hash_failure_record(*row)) for row in rows),
-    )
+    for source, reason in failures:
+        row = (file, replace_surrogates(source), replace_surrogates(reason), at)
+        cursor = connection.execute(
+            "INSERT INTO failures (file, source, reason, failed_at, row_hash) VALUES (?, ?, ?, ?, x'')", row
+        )
+        update_row_hash(connection, "failures", cursor.lastrowid or 0)

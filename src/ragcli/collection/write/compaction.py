@@ -52,7 +52,7 @@ _BLOCK: Final = 1024
 def finish_run(writer: CollectionWriter, listener: IngestListener) -> None:
     """Bring a run that was not interrupted to its end."""
     with translated_errors(writer.folder):
-        writer.drop_parked_rows()
+        writer.drop_uncommitted_rows()
         writer.delete_dead_from_lexical()
         if len(writer.dead) >= DEAD_ROW_MIN and len(writer.dead) * DEAD_ROW_DIVISOR >= writer.record.rows:
             listener(PhaseStarted("compacting"))

@@ -28,7 +28,7 @@ EMBED_BATCH: Final = 128
 @dataclass(frozen=True, slots=True)
 class _PendingChunk:
     number: int
-    digest: bytes
+    input_hash: bytes
     text: str
 
 
@@ -51,8 +51,8 @@ class EmbeddingQueue:
         """Queue a step; for a draft, `inputs` is what the encoder reads for each of its chunks."""
         self._steps.append(step)
         for cut in chunked_documents_of([step]):
-            for number, digest, text in zip(cut.numbers, cut.digests, inputs, strict=True):
-                self._waiting.append(_PendingChunk(number, digest, text))
+            for number, input_hash, text in zip(cut.numbers, cut.input_hashes, inputs, strict=True):
+                self._waiting.append(_PendingChunk(number, input_hash, text))
                 if len(self._waiting) >= EMBED_BATCH:
                     self.embed()
 
@@ -62,14 +62,14 @@ class EmbeddingQueue:
         if not waiting:
             return
         rows = self._find_rows(waiting)
-        missing = {each.digest: each.text for each in waiting if each.digest not in rows}
+        missing = {each.input_hash: each.text for each in waiting if each.input_hash not in rows}
         if missing:
             rows |= dict(zip(missing, self._encode(list(missing.values())), strict=True))
         with interrupts_deferred():
             self._writer.append(
                 [each.number for each in waiting],
-                [each.digest for each in waiting],
-                [rows[each.digest] for each in waiting],
+                [each.input_hash for each in waiting],
+                [rows[each.input_hash] for each in waiting],
             )
             self._recent |= rows
             self._embedded_below = waiting[-1].number + 1
@@ -93,13 +93,13 @@ class EmbeddingQueue:
 
     def _find_rows(self, waiting: list[_PendingChunk]) -> dict[bytes, ChunkArrayRow]:
         if not self._writer.has_encoder:
-            return {each.digest: empty_row() for each in waiting}
+            return {each.input_hash: empty_row() for each in waiting}
         found: dict[bytes, ChunkArrayRow] = {}
         for each in waiting:
-            if each.digest not in found:
-                row = self._recent.get(each.digest) or self._writer.find_row(each.digest)
+            if each.input_hash not in found:
+                row = self._recent.get(each.input_hash) or self._writer.find_row(each.input_hash)
                 if row is not None:
-                    found[each.digest] = row
+                    found[each.input_hash] = row
         return found
 
     def _encode(self, texts: list[str]) -> list[ChunkArrayRow]:

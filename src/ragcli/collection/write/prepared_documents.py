@@ -15,7 +15,8 @@ from os import fsencode
 from typing import Literal
 
 from ragcli.collection.store.document_text import (
-    check_layout_hash,
+    LAYOUT_COLUMNS,
+    check_layout,
     decode_pages,
     encode_layout,
     replace_surrogates_or_none,
@@ -32,7 +33,7 @@ from ragcli.collection.store.metadata_layers import (
     encode_metadata,
     update_metadata,
 )
-from ragcli.collection.store.row_hash import hash_bytes, hash_chunk, update_document_hashes
+from ragcli.collection.store.row_hash import hash_bytes, hash_row, update_row_hash
 from ragcli.errors import CollectionError
 from ragcli.text.characters import replace_surrogates
 from ragcli.types import Chunk, CollectionSettings, Document, Heading
@@ -51,7 +52,7 @@ class SourceFile:
     mtime_ns: int
     ctime_ns: int
     engine: str
-    born_ns: int | None = None
+    birthtime_ns: int | None = None
     outside: ExternalMetadata = field(default_factory=ExternalMetadata)
 
 
@@ -61,7 +62,7 @@ class ChunkedDocument:
 
     document: Document
     chunks: tuple[Chunk, ...]
-    digests: tuple[bytes, ...]
+    input_hashes: tuple[bytes, ...]
     first_number: int
 
     @property
@@ -82,6 +83,14 @@ class PreparedDocument:
     cut: ChunkedDocument
     hash: bytes
     replaces: int | None
+
+
+def reading_versions(kind: str) -> tuple[str, str, str]:
+    """What reads a document of that kind now: the parser, its version, and the version of the chunker."""
+    from ragcli.documents.chunking import CHUNKER_VERSION
+    from ragcli.documents.parser_registry import parser_version
+
+    return kind, parser_version(kind), CHUNKER_VERSION
 
 
 def clean_document(document: Document) -> Document:
@@ -110,8 +119,8 @@ def split_document(document: Document, settings: CollectionSettings, reserve: Ca
     from ragcli.documents.chunking import chunk_document
 
     chunks = chunk_document(document, size=settings.chunk_size, overlap=settings.overlap)
-    digests = tuple(hash_bytes(text.encode()) for text in embedding_inputs(document, chunks, settings))
-    return ChunkedDocument(document, chunks, digests, reserve(len(chunks)))
+    input_hashes = tuple(hash_bytes(text.encode()) for text in embedding_inputs(document, chunks, settings))
+    return ChunkedDocument(document, chunks, input_hashes, reserve(len(chunks)))
 
 
 def embedding_inputs(document: Document, chunks: Sequence[Chunk], settings: CollectionSettings) -> Iterator[str]:
@@ -141,10 +150,10 @@ def insert_document(
     """
     document = draft.cut.document
     identity, source = names or _new_names(connection, draft)
-    at = utc_now()
     cursor = connection.execute(
         "INSERT INTO documents (id, file, record_id, source, kind, title, hash, metadata, warnings, characters, pages,"
-        " chunks, ingested_at, layers, seal, card) VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, '', x'', x'')",
+        " chunks, ingested_at, layers, parser, parser_version, chunker_version, row_hash)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, '', ?, ?, ?, ?, ?, '', ?, ?, ?, x'')",
         (
             identity,
             file,
@@ -157,7 +166,8 @@ def insert_document(
             len(document.text),
             len(document.pages),
             len(draft.cut.chunks),
-            at,
+            utc_now(),
+            *reading_versions(document.kind),
         ),
     )
     number = cursor.lastrowid or 0
@@ -165,7 +175,7 @@ def insert_document(
     layers = MetadataLayers(document.metadata, before.sidecar, before.meta).under(draft.file.outside)
     update_metadata(connection, number, layers)
     insert_chunks(connection, number, draft.cut)
-    update_document_hashes(connection, number)
+    update_row_hash(connection, "documents", number)
     return number
 
 
@@ -174,7 +184,7 @@ def insert_chunks(
 ) -> None:
     """Insert a document's chunks."""
     rows = []
-    for number, chunk, digest_of_input in zip(cut.numbers, cut.chunks, cut.digests, strict=True):
+    for number, chunk, input_hash in zip(cut.numbers, cut.chunks, cut.input_hashes, strict=True):
         place = (
             chunk.ordinal,
             chunk.start,
@@ -183,11 +193,11 @@ def insert_chunks(
             chunk.page_end,
             replace_surrogates_or_none(chunk.heading),
         )
-        seal = hash_chunk((number, document, *place), cut.document.text[chunk.start : chunk.end])
-        rows.append((number, document, *place, digest_of_input, seal))
+        text = cut.document.text[chunk.start : chunk.end]
+        rows.append((number, document, *place, input_hash, hash_row((number, document, *place, text))))
     connection.executemany(
-        f"INSERT INTO {table} (number, document, ordinal, start, stop, page_start, page_end, heading, digest, seal)"  # noqa: S608
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        f"INSERT INTO {table} (number, document, ordinal, start, stop, page_start, page_end, heading,"  # noqa: S608
+        " input_hash, row_hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         rows,
     )
 
@@ -233,23 +243,24 @@ def first_unused_name(connection: sqlite3.Connection, column: Literal["id", "sou
 def read_document(connection: sqlite3.Connection, number: int) -> Document:
     """The document as its reader gave it, without parsing its file again. CollectionError if it is damaged."""
     row = connection.execute(
-        "SELECT d.kind, d.record_id, d.title, d.layers, d.warnings, l.pages, l.headings, l.spans, l.joins, l.seal,"
-        " l.frame FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
+        f"SELECT d.kind, d.record_id, d.title, d.layers, d.warnings, {LAYOUT_COLUMNS}"  # noqa: S608
+        " FROM documents d JOIN layouts l ON l.document = d.number WHERE d.number = ?",
         (number,),
     ).fetchone()
     if row is None:
         raise CollectionError(f"Document {number} is missing from the store; `ragcli collections verify` says more.")
-    kind, record_id, title, layers, warnings, pages, headings, spans, joins, seal, frame = row
-    check_layout_hash(number, (pages, headings, spans, joins), frame)
+    kind, record_id, title, layers, warnings, *layout = row
+    check_layout(number, layout)
+    pages, headings, spans, joins, text_hash, _ = layout
     from ragcli.collection.store.metadata_layers import decode_layers
 
     try:
         return Document(
-            text=verified_text(connection, number, seal),
+            text=verified_text(connection, number, text_hash),
             kind=kind,
             record_id=record_id,
             title=title,
-            metadata=decode_layers(layers).read,
+            metadata=decode_layers(layers).document,
             pages=decode_pages(pages),
             headings=tuple(Heading(*heading) for heading in json.loads(headings)),
             joins=unpack_integers(joins),

@@ -1,4 +1,4 @@
-"""Exact search in collections so large that sieves choose the documents to read."""
+"""Exact search in collections so large that bloom filters choose the documents to read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ragcli.retrieval.exact_search import GrepRequest, grep
 
 
 @pytest.fixture(autouse=True)
-def _narrow_sieves(monkeypatch: pytest.MonkeyPatch) -> None:
+def _narrow_bloom_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ragcli.collection.read.document_bloom_filters.BLOCKS_PER_FILTER", 4)
 
 
@@ -26,9 +26,9 @@ def store(collection: Collection) -> Iterator[sqlite3.Connection]:
         connection.commit()
 
 
-def sieves(collection: Collection) -> list[tuple[int, int]]:
+def bloom_filters(collection: Collection) -> list[tuple[int, int]]:
     with store(collection) as connection:
-        return connection.execute("SELECT first, last FROM sieves ORDER BY first").fetchall()
+        return connection.execute("SELECT first, last FROM bloom_filters ORDER BY first").fetchall()
 
 
 def found(collection: Collection, pattern: str, *, regex: bool = False) -> list[str]:
@@ -39,10 +39,10 @@ def texts(numbers: range) -> dict[str, str]:
     return {f"{number:02}.txt": prose(number) for number in numbers}
 
 
-def test_every_document_is_found_whether_a_sieve_covers_it_or_not(tmp_path: Path) -> None:
+def test_every_document_is_found_whether_a_filter_covers_it_or_not(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     take_in(collection, write_files(tmp_path / "in", texts(range(10))))
-    assert len(sieves(collection)) == 2
+    assert len(bloom_filters(collection)) == 2
     for number in range(10):
         assert found(collection, f"unique{number}word") == [f"{number:02}.txt"]
     assert found(collection, "not in any of these texts") == []
@@ -56,17 +56,17 @@ def test_patterns_that_cannot_be_sifted_for_are_looked_for_everywhere(tmp_path: 
     assert len({*found(collection, r"\d+word", regex=True)}) == 10
 
 
-def test_later_documents_get_sieves_of_their_own(tmp_path: Path) -> None:
+def test_later_documents_get_bloom_filters_of_their_own(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     folder = write_files(tmp_path / "in", texts(range(4)))
     take_in(collection, folder)
-    first = sieves(collection)
+    first = bloom_filters(collection)
     take_in(collection, write_files(folder, texts(range(4, 6))))
-    assert sieves(collection) == first
+    assert bloom_filters(collection) == first
     take_in(collection, write_files(folder, texts(range(6, 9))))
-    assert sieves(collection)[: len(first)] == first
-    assert len(sieves(collection)) == len(first) + 1
-    assert sieves(collection)[-1][0] == first[-1][1] + 1
+    assert bloom_filters(collection)[: len(first)] == first
+    assert len(bloom_filters(collection)) == len(first) + 1
+    assert bloom_filters(collection)[-1][0] == first[-1][1] + 1
     assert found(collection, "unique7word") == ["07.txt"]
 
 
@@ -80,7 +80,7 @@ def test_documents_that_changed_are_found_by_what_they_say_now(tmp_path: Path) -
     assert found(collection, "zygomorphic") == ["03.txt"]
 
 
-def test_sieves_of_documents_that_are_mostly_gone_are_made_anew(tmp_path: Path) -> None:
+def test_bloom_filters_of_documents_that_are_mostly_gone_are_made_anew(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     folder = write_files(tmp_path / "in", texts(range(12)))
     take_in(collection, folder)
@@ -88,28 +88,28 @@ def test_sieves_of_documents_that_are_mostly_gone_are_made_anew(tmp_path: Path) 
         (folder / f"{number:02}.txt").unlink()
     take_in(collection, write_files(folder, texts(range(20, 24))), prune=True)
     with store(collection) as connection:
-        held = connection.execute("SELECT sum(held) FROM sieves").fetchone()[0]
+        held = connection.execute("SELECT sum(held) FROM bloom_filters").fetchone()[0]
     assert held <= 6
     assert found(collection, "unique1word") == ["01.txt"]
     assert found(collection, "unique5word") == []
     assert found(collection, "unique22word") == ["22.txt"]
 
 
-def test_a_damaged_sieve_is_told_of_and_mended(tmp_path: Path) -> None:
+def test_a_damaged_filter_is_told_of_and_mended(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     take_in(collection, write_files(tmp_path / "in", texts(range(8))))
     assert collection.verify() == ()
     with store(collection) as connection:
-        connection.execute("UPDATE sieve_rows SET blocks = x'00'")
-    assert any("sieve" in sentence for sentence in collection.verify())
-    assert any("sieve" in sentence for sentence in repair(collection, HashEncoder))
+        connection.execute("UPDATE bloom_rows SET blocks = x'00'")
+    assert any("bloom filter" in sentence for sentence in collection.verify())
+    assert any("bloom filter" in sentence for sentence in repair(collection, HashEncoder))
     assert collection.verify() == ()
     assert found(collection, "unique5word") == ["05.txt"]
 
 
-def test_a_sieve_that_lost_rows_loses_no_hit(tmp_path: Path) -> None:
+def test_a_filter_that_lost_rows_loses_no_hit(tmp_path: Path) -> None:
     collection = new_collection(tmp_path)
     take_in(collection, write_files(tmp_path / "in", texts(range(8))))
     with store(collection) as connection:
-        connection.execute("DELETE FROM sieve_rows")
+        connection.execute("DELETE FROM bloom_rows")
     assert found(collection, "unique5word") == ["05.txt"]
