@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2] / "src" / "ragcli"
 # A package or module imports only what stands on a lower floor, deferred imports counted; `text`, the nouns and the
 # errors stand below all others.
 FLOORS: dict[str, float] = {
-    **dict.fromkeys(["text", "lazy_exports", "_version"], 0.0),
+    **dict.fromkeys(["text", "array_types", "lazy_exports", "_version"], 0.0),
     "errors": 0.2,
     "types": 0.4,
     "atomic_files": 0.5,
@@ -47,7 +47,17 @@ HEAVY = {
     *("httpx2", "openai", "stamina", "tenacity"),
 }
 # Reading arrays is what these floors are for; the others stay free of it, so that grep and --help never load it.
-NUMPY_FLOORS = {"index", "models", "retrieval", "collection", "grounding", "agent", "evaluation", "compat"}
+NUMPY_FLOORS = {
+    "array_types",
+    "index",
+    "models",
+    "retrieval",
+    "collection",
+    "grounding",
+    "agent",
+    "evaluation",
+    "compat",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,11 @@ def test_nothing_heavy_is_imported_when_a_module_is_loaded() -> None:
         package = each.importer.split(".")[1] if "." in each.importer else ""
         if each.at_load and (top in HEAVY or (top == "numpy" and package not in NUMPY_FLOORS)):
             wrong.append(f"{each.importer} imports {each.imported}")
+    assert wrong == []
+
+
+def test_array_types_are_for_annotations_alone() -> None:
+    wrong = [each.importer for each in ALL_IMPORTS if each.imported == "ragcli.array_types" and not each.typing_only]
     assert wrong == []
 
 

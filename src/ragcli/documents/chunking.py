@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from ragcli.errors import UsageError
+from ragcli.text.sentences import SENTENCE_END, ends_abbreviation
 from ragcli.text.unicode import boundary_after, boundary_before, is_boundary
 from ragcli.types import Chunk, Document, Heading, PageSpan
 
@@ -17,8 +18,6 @@ MIN_CHUNK_CHARS = 50
 _NEAR = 0.6
 """A chunk is at least this full before a paragraph's or sentence's end may close it."""
 _PARAGRAPH = re.compile(r"\n[ \t]*\n\s*")
-_SENTENCE = re.compile(r"[.!?…][\"”’')\]]*\s+(?=[^a-z\s])|[。！？][」』”]?")
-_ABBREVIATION = re.compile(r"(?:\b[A-Z]|\be\.g|\bi\.e|\bal|\bcf|\bFigs?|\bvs|\bEqs?|\bSecs?|\bDr|\bNo|\bpp?|\bvol)\.$")
 _LINE = re.compile(r"\n\s*")
 _SPACE = re.compile(r"\s+")
 _BLANK = re.compile(r"\s*")
@@ -100,7 +99,7 @@ def _end(
     section = bisect_right(sections, limit) - 1
     if section >= 0 and sections[section] >= least:
         return sections[section]
-    for pattern in (_PARAGRAPH, _SENTENCE, _LINE, _SPACE):
+    for pattern in (_PARAGRAPH, SENTENCE_END, _LINE, _SPACE):
         cut = _last(pattern, text, least, limit, fences)
         if cut is not None:
             return cut
@@ -130,7 +129,7 @@ def _last(pattern: re.Pattern[str], text: str, least: int, limit: int, fences: S
     """The end of the pattern's last match that begins in [least, limit], outside of fences if one is."""
     inside: int | None = None
     for found in reversed(list(pattern.finditer(text, least, min(limit + 1, len(text))))):
-        if not is_boundary(text, found.start()) or (pattern is _SENTENCE and _abbreviated(text, found.start())):
+        if not is_boundary(text, found.start()) or (pattern is SENTENCE_END and ends_abbreviation(text, found.start())):
             continue
         if pattern is _PARAGRAPH and _headlike(text, found.start()):
             continue
@@ -145,11 +144,6 @@ def _headlike(text: str, end: int) -> bool:
     """True if the paragraph that ends here is so short and open that it most likely heads the next."""
     start = text.rfind("\n", max(0, end - 80), end)
     return start >= 0 and text[end - 1] not in '.!?:;)”"…' and text[start - 1 : start + 1] == "\n\n"
-
-
-def _abbreviated(text: str, stop: int) -> bool:
-    """True if the full stop at `stop` most likely ends a short form and no sentence."""
-    return text[stop] == "." and _ABBREVIATION.search(text[max(0, stop - 6) : stop + 1]) is not None
 
 
 def _fence_at(fences: Sequence[tuple[int, int]], place: int) -> tuple[int, int] | None:
@@ -169,8 +163,8 @@ def _start(
     if section >= 0 and sections[section] > earliest:
         return sections[section]
     place = None
-    for found in _SENTENCE.finditer(text, max(earliest - 4, start + 1), max(earliest, end - overlap // 3)):
-        if found.end() >= earliest and not _abbreviated(text, found.start()):
+    for found in SENTENCE_END.finditer(text, max(earliest - 4, start + 1), max(earliest, end - overlap // 3)):
+        if found.end() >= earliest and not ends_abbreviation(text, found.start()):
             place = found.end()
             break
     if place is None:

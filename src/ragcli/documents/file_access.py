@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from io import BufferedReader
 from pathlib import Path
@@ -63,10 +65,19 @@ def display_name(path: Path) -> str:
     return printable_path(Path(path.name))
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes. Raises DocumentError if there are none to be had, or if it is no regular file."""
-    with open_regular_file(path) as file:
-        try:
-            return file.read()
-        except OSError as error:
-            raise DocumentError(f"{display_name(path)} cannot be read: {error.strerror or error}.") from error
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """A file's bytes, no more than `most` unless that is negative.
+
+    Raises DocumentError if there are none to be had, or if it is no regular file.
+    """
+    with open_regular_file(path) as file, read_errors_translated(path):
+        return file.read(most)
+
+
+@contextmanager
+def read_errors_translated(path: Path) -> Iterator[None]:
+    """Turn an OSError into a DocumentError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise DocumentError(f"{display_name(path)} cannot be read: {error.strerror or error}.") from error

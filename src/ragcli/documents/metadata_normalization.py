@@ -12,6 +12,7 @@ from typing import Final
 from ragcli.documents.character_repair import sanitize_text
 from ragcli.errors import UsageError
 from ragcli.text.datetimes import TEXT_ONLY_KEYS, parse_date, to_utc
+from ragcli.text.identifiers import bare_identifier
 from ragcli.types import MetadataValue
 
 LIST_KEY_ALIASES: Final[Mapping[str, str]] = {
@@ -25,8 +26,6 @@ LIST_KEY_ALIASES: Final[Mapping[str, str]] = {
 """Names under which there is always a list, and the one they come under."""
 
 _IDENTIFIER_ALIASES: Final = {"doi": "doi", "arxiv": "arxiv", "arxiv_id": "arxiv", "eprint": "arxiv"}
-_DOI_PREFIX: Final = re.compile(r"^(?:https?://(?:dx\.)?doi\.org/|doi:\s*)", re.IGNORECASE)
-_ARXIV_PREFIX: Final = re.compile(r"^(?:https?://arxiv\.org/(?:abs|pdf)/|arxiv:\s*)", re.IGNORECASE)
 _MONTH: Final = re.compile(r"\d{4}-\d{2}", re.ASCII)
 _LONGEST_KEY: Final = 200
 _LONGEST_LIST: Final = 10_000
@@ -48,7 +47,7 @@ def typed_metadata(given: Mapping[str, object]) -> dict[str, MetadataValue]:
             if name == "date" and (day := _day(value)) is not None:
                 out["date"] = day
         elif name in _IDENTIFIER_ALIASES and isinstance(value, str):
-            out[_IDENTIFIER_ALIASES[name]] = _ARXIV_PREFIX.sub("", _DOI_PREFIX.sub("", single_line(value)))
+            out[_IDENTIFIER_ALIASES[name]] = bare_identifier(single_line(value))
         else:
             known = metadata_value(value, dated=name not in TEXT_ONLY_KEYS)
             if known is not None:

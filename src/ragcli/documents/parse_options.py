@@ -30,6 +30,10 @@ class ReadOptions:
     memory_limit: int = 2 << 30
     workers: int | None = None
 
+    def time_limit(self, pages: int, ocr_pages: int) -> float:
+        """The seconds that a document of so many pages may take, `ocr_pages` of them scanned."""
+        return self.timeout + self.timeout_per_page * pages + self.timeout_per_ocr_page * ocr_pages
+
 
 DEFAULT_READ_OPTIONS = ReadOptions()
 """How a file is read when nothing is asked for."""

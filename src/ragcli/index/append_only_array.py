@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,10 @@ import numpy.typing as npt
 from ragcli.atomic_files import fsync_directory
 from ragcli.errors import CollectionError
 
+if TYPE_CHECKING:
+    from ragcli.array_types import AnyArray
+
 RowShape = tuple[int, ...]
-AnyArray = npt.NDArray[Any]
 
 
 def _row_type(dtype: npt.DTypeLike) -> np.dtype[Any]:

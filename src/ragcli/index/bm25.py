@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from ragcli.index.tantivy_integrity import (
     DISK_FULL_MARKERS,
@@ -31,8 +30,8 @@ from ragcli.index.term_analysis import MAX_QUERY_TERMS, pretokenize, tantivy_ana
 if TYPE_CHECKING:
     from tantivy import Index, Query, Searcher, TextAnalyzer
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float32]
+    from ragcli.array_types import Float32Array, Int64Array
+
 
 _ANALYSER: Final = "ragcli"
 _HEAP: Final = 64_000_000
@@ -79,7 +78,7 @@ class LexicalIndex:
     is among them alone decides how much it counts. What stays the whole index's is the mean length of texts.
     """
 
-    def __init__(self, folder: Path, *, own: IntArray | None = None) -> None:
+    def __init__(self, folder: Path, *, own: Int64Array | None = None) -> None:
         self.folder = folder
         self._own = own
         self._own_frequency: dict[tuple[str, str], int] = {}
@@ -110,8 +109,8 @@ class LexicalIndex:
         *,
         boosts: FieldBoosts = _DEFAULT_BOOSTS,
         expansion: ExpansionTerms = (),
-        among: IntArray | None = None,
-    ) -> tuple[IntArray, FloatArray]:
+        among: Int64Array | None = None,
+    ) -> tuple[Int64Array, Float32Array]:
         """Numbers and BM25 scores of the `k` best chunks that share a term with `query`, best first.
 
         Among equal scores the lower number comes first. Any text is a valid query; one without a word finds nothing.
@@ -132,11 +131,11 @@ class LexicalIndex:
     def scores_of(
         self,
         query: str,
-        numbers: Sequence[int] | IntArray,
+        numbers: Sequence[int] | Int64Array,
         *,
         boosts: FieldBoosts = _DEFAULT_BOOSTS,
         expansion: ExpansionTerms = (),
-    ) -> FloatArray:
+    ) -> Float32Array:
         """BM25 scores (n,) of given chunks; 0 where no term matches or the chunk is not in the index."""
         wanted = np.asarray(numbers, np.int64)
         result = np.zeros(len(wanted), np.float32)
@@ -151,7 +150,7 @@ class LexicalIndex:
             result[i] = known.get(number, 0.0)
         return result
 
-    def numbers(self, *, above: int = -1) -> IntArray:
+    def numbers(self, *, above: int = -1) -> Int64Array:
         """All chunk numbers in the index that are greater than `above`, ascending."""
         if not self.count:
             return np.empty(0, np.int64)
@@ -176,7 +175,7 @@ class LexicalIndex:
                 self._own_frequency[field, term] = self._count_own(field, term, self._own)
             return self._own_frequency[field, term]
 
-    def _count_own(self, field: str, term: str, own: IntArray) -> int:
+    def _count_own(self, field: str, term: str, own: Int64Array) -> int:
         import tantivy
 
         query = tantivy.Query.term_query(self._schema, field, term, "freq")
@@ -226,7 +225,7 @@ class LexicalIndex:
             chosen = tantivy.Query.const_score_query(chunks, 0.0)
             return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, chosen)])
 
-    def _run(self, query: Query, limit: int) -> tuple[IntArray, FloatArray]:
+    def _run(self, query: Query, limit: int) -> tuple[Int64Array, Float32Array]:
         with tantivy_errors_translated(self.folder):
             hits = self._searcher.search(query, limit=limit, count=False).hits
             numbers = self._searcher.fast_field_values("number", [address for _, address in hits])

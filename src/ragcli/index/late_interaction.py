@@ -13,8 +13,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import onnxruntime
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+    from ragcli.array_types import Float32Array, Int32Array, Int64Array
+
 SignBits = npt.NDArray[np.uint8]
 
 _SimilarityType = TypeVar("_SimilarityType", np.float32, np.int32)
@@ -30,7 +30,7 @@ _WINDOW_STEP: Final = 16
 _WINDOW_STEPS: Final = 3
 
 
-def pack_signs(tokens: FloatArray) -> SignBits:
+def pack_signs(tokens: Float32Array) -> SignBits:
     """Sign bits (t, ceil(d / 8)) of token vectors (t, d): 1 where a number is above zero."""
     return np.packbits(np.asarray(tokens) > 0, axis=1)
 
@@ -52,10 +52,10 @@ class TokenReader:
     """
 
     bits: TokenBitSource
-    offsets: IntArray
+    offsets: Int64Array
     check: Callable[[Sequence[int], SignBits, Sequence[int]], None] | None = None
 
-    def gather(self, rows: Sequence[int] | IntArray) -> tuple[SignBits, IntArray]:
+    def gather(self, rows: Sequence[int] | Int64Array) -> tuple[SignBits, Int64Array]:
         """The bits of the given rows one after another, and the number of tokens of each."""
         wanted = np.asarray(rows, np.int64)
         offsets = np.asarray(self.offsets)
@@ -75,12 +75,12 @@ class LateInteractionScores:
     Callan, SIGIR 1994).
     """
 
-    whole: FloatArray
-    window: FloatArray
+    whole: Float32Array
+    window: Float32Array
 
 
 def max_sim(
-    query_tokens: FloatArray, query_weights: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray
+    query_tokens: Float32Array, query_weights: Float32Array, reader: TokenReader, rows: Sequence[int] | Int64Array
 ) -> LateInteractionScores:
     """Scores of the chunks at `rows` for query tokens (q, d), unit rows, with weights (q,).
 
@@ -90,41 +90,43 @@ def max_sim(
 
 
 def max_sim_of_all(
-    query_tokens: FloatArray,
-    query_weights: FloatArray,
-    parts: Sequence[tuple[TokenReader, Sequence[int] | IntArray]],
+    query_tokens: Float32Array,
+    query_weights: Float32Array,
+    parts: Sequence[tuple[TokenReader, Sequence[int] | Int64Array]],
 ) -> LateInteractionScores:
     """As `max_sim`, for the chunks of several readers, one after another: one product costs less than many small."""
     of_block, counts = _cosines_of_blocks(query_tokens, *_gather_all(parts))
     return _scores_of_blocks(of_block, counts, query_weights)
 
 
-def max_cosines(query_tokens: FloatArray, reader: TokenReader, rows: Sequence[int] | IntArray) -> FloatArray:
+def max_cosines(query_tokens: Float32Array, reader: TokenReader, rows: Sequence[int] | Int64Array) -> Float32Array:
     """How near the nearest token of each chunk comes to each query token: cosines (n, q), 0 in a chunk without any."""
     of_block, counts = _cosines_of_blocks(query_tokens, *reader.gather(rows))
     return _best_of_chunks(of_block, counts)
 
 
-def max_cosines_of_similarities(similarities: FloatArray, counts: IntArray) -> FloatArray:
+def max_cosines_of_similarities(similarities: Float32Array, counts: Int64Array) -> Float32Array:
     """The same from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
     return _best_of_chunks(_block_maxima(similarities, counts), counts)
 
 
 def max_sim_of_similarities(
-    similarities: FloatArray, counts: IntArray, query_weights: FloatArray
+    similarities: Float32Array, counts: Int64Array, query_weights: Float32Array
 ) -> LateInteractionScores:
     """Scores from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
     return _scores_of_blocks(_block_maxima(similarities, counts), counts, query_weights)
 
 
-def _gather_all(parts: Sequence[tuple[TokenReader, Sequence[int] | IntArray]]) -> tuple[SignBits, IntArray]:
+def _gather_all(parts: Sequence[tuple[TokenReader, Sequence[int] | Int64Array]]) -> tuple[SignBits, Int64Array]:
     gathered = [reader.gather(rows) for reader, rows in parts]
     if len(gathered) == 1:
         return gathered[0]
     return np.concatenate([bits for bits, _ in gathered]), np.concatenate([counts for _, counts in gathered])
 
 
-def _cosines_of_blocks(query_tokens: FloatArray, bits: SignBits, counts: IntArray) -> tuple[FloatArray, IntArray]:
+def _cosines_of_blocks(
+    query_tokens: Float32Array, bits: SignBits, counts: Int64Array
+) -> tuple[Float32Array, Int64Array]:
     """The best cosines in each block of tokens of chunks with `counts` tokens, (blocks, q), and those counts.
 
     Without any tokens, or any of the query's, the counts are all 0.
@@ -143,7 +145,7 @@ def _cosines_of_blocks(query_tokens: FloatArray, bits: SignBits, counts: IntArra
     return best, counts
 
 
-def _best_of_chunks(of_block: FloatArray, counts: IntArray) -> FloatArray:
+def _best_of_chunks(of_block: Float32Array, counts: Int64Array) -> Float32Array:
     best = np.zeros((len(counts), of_block.shape[1]), np.float32)
     filled = np.flatnonzero(counts)
     if len(filled):
@@ -152,7 +154,7 @@ def _best_of_chunks(of_block: FloatArray, counts: IntArray) -> FloatArray:
     return best
 
 
-def _block_maxima(similarities: npt.NDArray[_SimilarityType], counts: IntArray) -> npt.NDArray[_SimilarityType]:
+def _block_maxima(similarities: npt.NDArray[_SimilarityType], counts: Int64Array) -> npt.NDArray[_SimilarityType]:
     """The columns' maxima over each block of tokens: (blocks, q)."""
     if not len(similarities):
         return similarities
@@ -164,7 +166,7 @@ def _block_maxima(similarities: npt.NDArray[_SimilarityType], counts: IntArray) 
     return maxima
 
 
-def _scores_of_blocks(of_block: FloatArray, counts: IntArray, query_weights: FloatArray) -> LateInteractionScores:
+def _scores_of_blocks(of_block: Float32Array, counts: Int64Array, query_weights: Float32Array) -> LateInteractionScores:
     weights = np.asarray(query_weights, np.float32)
     scores = LateInteractionScores(np.zeros(len(counts), np.float32), np.zeros(len(counts), np.float32))
     filled = np.flatnonzero(counts)
@@ -182,7 +184,7 @@ def _scores_of_blocks(of_block: FloatArray, counts: IntArray, query_weights: Flo
     return scores
 
 
-def _integer_products(query: npt.NDArray[np.int8], bits: SignBits) -> npt.NDArray[np.int32]:
+def _integer_products(query: npt.NDArray[np.int8], bits: SignBits) -> Int32Array:
     """For each token the sum of the query's numbers (q, d) where its bit is set: (tokens, q)."""
     width = 8 * bits.shape[1]
     columns = np.zeros((width, len(query)), np.int8)
@@ -207,7 +209,7 @@ def _matmul_session() -> onnxruntime.InferenceSession:
     return onnxruntime.InferenceSession(_MATMUL_MODEL, options, providers=["CPUExecutionProvider"])
 
 
-def idf_weights(token_ids: npt.ArrayLike, frequency: IntArray, chunk_count: int) -> FloatArray:
+def idf_weights(token_ids: npt.ArrayLike, frequency: Int64Array, chunk_count: int) -> Float32Array:
     """BM25's idf, log(1 + (N - df + 0.5) / (df + 0.5)), of each token id (q,).
 
     `frequency` (vocabulary,) says in how many of the `chunk_count` chunks a token id stands.
@@ -218,7 +220,7 @@ def idf_weights(token_ids: npt.ArrayLike, frequency: IntArray, chunk_count: int)
     return np.log1p((max(chunk_count, 0) - df + 0.5) / (df + 0.5)).astype(np.float32)
 
 
-def chunk_frequency(token_ids: Iterable[npt.ArrayLike], vocabulary_size: int) -> IntArray:
+def chunk_frequency(token_ids: Iterable[npt.ArrayLike], vocabulary_size: int) -> Int64Array:
     """In how many of the given chunks each token id stands: (vocabulary_size,), from one id array a chunk."""
     frequency = np.zeros(vocabulary_size, np.int64)
     for ids in token_ids:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from ragcli.index.late_interaction import SignBits, pack_signs
 
-FloatArray = npt.NDArray[np.float32]
-IntArray = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from ragcli.array_types import BoolArray, Float32Array, Int64Array
+
 
 SIGN_SCAN_MIN_ROWS: Final = 8192
 """Rows from which signs are worth scanning first: below, the floats are 12 MB and take less than a millisecond."""
@@ -23,7 +24,7 @@ _SIGN_BLOCK: Final = 8192
 _NO_ROWS: Final[tuple[int, ...]] = ()
 
 
-def inner_products(vectors: FloatArray, query: FloatArray) -> FloatArray:
+def inner_products(vectors: Float32Array, query: Float32Array) -> Float32Array:
     """Inner products (n,) of the unit rows `vectors` (n, d) with the unit vector `query` (d,)."""
     query = np.ascontiguousarray(query, np.float32)
     scores = np.empty(len(vectors), np.float32)
@@ -34,8 +35,8 @@ def inner_products(vectors: FloatArray, query: FloatArray) -> FloatArray:
 
 
 def top_rows(
-    vectors: FloatArray, query: FloatArray, k: int, dead: npt.ArrayLike = _NO_ROWS
-) -> tuple[IntArray, FloatArray]:
+    vectors: Float32Array, query: Float32Array, k: int, dead: npt.ArrayLike = _NO_ROWS
+) -> tuple[Int64Array, Float32Array]:
     """The `k` best rows and their scores, best first, the lower row first among equals.
 
     Rows in `dead` and rows whose score is not a number are left out; fewer than `k` come back when there are fewer.
@@ -49,8 +50,8 @@ def top_rows(
 
 
 def top_rows_by_signs(
-    vectors: FloatArray, signs: SignBits, query: FloatArray, k: int, dead: npt.ArrayLike = _NO_ROWS
-) -> tuple[IntArray, FloatArray]:
+    vectors: Float32Array, signs: SignBits, query: Float32Array, k: int, dead: npt.ArrayLike = _NO_ROWS
+) -> tuple[Int64Array, Float32Array]:
     """As `top_rows`, but only rows whose signs are like the query's are scored; see the module's head.
 
     `signs` (n, ceil(d / 8)) are `pack_signs(vectors)`. Asked for a large part of all rows, it scores every one.
@@ -72,8 +73,8 @@ def top_rows_by_signs(
 
 
 def top_rows_among(
-    vectors: FloatArray, signs: SignBits | None, query: FloatArray, k: int, rows: IntArray
-) -> tuple[IntArray, FloatArray]:
+    vectors: Float32Array, signs: SignBits | None, query: Float32Array, k: int, rows: Int64Array
+) -> tuple[Int64Array, Float32Array]:
     """As `top_rows`, of the ascending `rows` alone; with `signs`, as `top_rows_by_signs` where they are very many."""
     query = np.asarray(query, np.float32)
     rescored = max(_RESCORED, _RESCORED_PER_WANTED * k)
@@ -90,16 +91,16 @@ def top_rows_among(
     return rows[places], values
 
 
-def in_sorted(numbers: IntArray, among: IntArray) -> npt.NDArray[np.bool_]:
+def in_sorted(numbers: Int64Array, among: Int64Array) -> BoolArray:
     """Which of the numbers are among these, which ascend."""
     if not len(among):
         return np.zeros(len(numbers), np.bool_)
     # Not by np.isin, which imports the whole of numpy.ma.
-    found: npt.NDArray[np.bool_] = among[np.minimum(np.searchsorted(among, numbers), len(among) - 1)] == numbers
+    found: BoolArray = among[np.minimum(np.searchsorted(among, numbers), len(among) - 1)] == numbers
     return found
 
 
-def _smallest(distances: npt.NDArray[np.uint16], count: int) -> IntArray:
+def _smallest(distances: npt.NDArray[np.uint16], count: int) -> Int64Array:
     """The places of the `count` least distances, ascending, the first of equal ones."""
     # np.argpartition takes ten times as long as this.
     limit = np.partition(distances, count - 1)[count - 1]
@@ -108,7 +109,7 @@ def _smallest(distances: npt.NDArray[np.uint16], count: int) -> IntArray:
     return np.sort(np.concatenate([below, level]))
 
 
-def hamming_distances(signs: SignBits, query: FloatArray) -> npt.NDArray[np.uint16]:
+def hamming_distances(signs: SignBits, query: Float32Array) -> npt.NDArray[np.uint16]:
     """In how many dimensions each row of signs (n, ceil(d / 8)) differs from those of `query` (d,): (n,)."""
     wanted = pack_signs(np.asarray(query, np.float32)[None])
     width = wanted.shape[1]
@@ -126,7 +127,7 @@ def hamming_distances(signs: SignBits, query: FloatArray) -> npt.NDArray[np.uint
     return distances
 
 
-def top_k(scores: npt.NDArray[np.floating], k: int) -> tuple[IntArray, FloatArray]:
+def top_k(scores: npt.NDArray[np.floating], k: int) -> tuple[Int64Array, Float32Array]:
     """Positions and values of the `k` largest scores, largest first, the lower position first among equals."""
     candidates = np.flatnonzero(~np.isnan(scores))
     values = scores[candidates]

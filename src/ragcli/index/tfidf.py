@@ -10,18 +10,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
 from ragcli.atomic_files import create_durable_file, fsync_directory
 from ragcli.errors import CollectionError
 from ragcli.index.append_only_array import open_rows
 from ragcli.index.nearest_neighbours import in_sorted, top_k
 
-IntArray = npt.NDArray[np.int64]
-FloatArray = npt.NDArray[np.float64]
+if TYPE_CHECKING:
+    from ragcli.array_types import AnyArray, Float32Array, Float64Array, Int64Array
+
 
 MAX_FEATURES: Final = 20_000
 _FORMAT: Final = 1
@@ -31,7 +31,7 @@ _FEW_CHUNKS: Final = 64
 _WORD: Final = re.compile(r"(?u)\b\w\w+\b")
 
 
-def fit_tfidf(folder: Path, numbers: Sequence[int] | IntArray, texts: Iterable[str]) -> None:
+def fit_tfidf(folder: Path, numbers: Sequence[int] | Int64Array, texts: Iterable[str]) -> None:
     """Fit on `texts` and write the result to `folder`, which appears whole or not at all.
 
     `numbers` are the chunk numbers in the order of `texts`, ascending. A folder that is already there is replaced;
@@ -45,7 +45,7 @@ def fit_tfidf(folder: Path, numbers: Sequence[int] | IntArray, texts: Iterable[s
     if columns.shape[0] != len(rows):
         raise ValueError(f"{len(rows)} chunk numbers for {columns.shape[0]} texts")
     blob, offsets = _blob(terms)
-    arrays: dict[str, npt.NDArray[Any]] = {
+    arrays: dict[str, AnyArray] = {
         "terms.i64": offsets,
         "idf.f64": idf.astype("<f8"),
         "columns.i64": columns.indptr.astype("<i8"),
@@ -61,7 +61,7 @@ def fit_tfidf(folder: Path, numbers: Sequence[int] | IntArray, texts: Iterable[s
     _write_folder(folder, files)
 
 
-def _fit(texts: Iterable[str], rows: int) -> tuple[list[str], FloatArray, Any, frozenset[str]]:
+def _fit(texts: Iterable[str], rows: int) -> tuple[list[str], Float64Array, Any, frozenset[str]]:
     """The terms, sorted; their idf; the weighted matrix by columns in that order; the stop words."""
     from scipy.sparse import csc_matrix
     from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
@@ -79,7 +79,7 @@ def _fit(texts: Iterable[str], rows: int) -> tuple[list[str], FloatArray, Any, f
     return vectorizer.get_feature_names_out().tolist(), vectorizer.idf_, columns, frozenset(ENGLISH_STOP_WORDS)
 
 
-def _blob(entries: Sequence[str]) -> tuple[bytes, npt.NDArray[Any]]:
+def _blob(entries: Sequence[str]) -> tuple[bytes, AnyArray]:
     encoded = [entry.encode() + b"\n" for entry in entries]
     offsets = np.zeros(len(encoded) + 1, "<i8")
     np.cumsum([len(entry) for entry in encoded], out=offsets[1:])
@@ -109,7 +109,7 @@ class TfidfReader:
     terms: all is read and weighted anew then.
     """
 
-    def __init__(self, folder: Path, *, own: IntArray | None = None) -> None:
+    def __init__(self, folder: Path, *, own: Int64Array | None = None) -> None:
         try:
             about = json.loads((folder / "about.json").read_bytes())
             terms, rows, entries = (int(about[key]) for key in ("terms", "rows", "entries"))
@@ -130,13 +130,13 @@ class TfidfReader:
         self._columns = open_rows(folder / "columns.i64", np.int64, (), terms + 1)
         self._rows = open_rows(folder / "rows.i32", np.int32, (), entries)
         self._weights = open_rows(folder / "weights.f32", np.float32, (), entries)
-        self.numbers: IntArray = open_rows(folder / "numbers.i64", np.int64, (), rows)
+        self.numbers: Int64Array = open_rows(folder / "numbers.i64", np.int64, (), rows)
         self._ids: dict[str, int] | None = None
         self._looked_up = 0
         if own is not None:
             self._keep(own)
 
-    def rank(self, query: str, k: int, *, among: IntArray | None = None) -> tuple[IntArray, npt.NDArray[np.float32]]:
+    def rank(self, query: str, k: int, *, among: Int64Array | None = None) -> tuple[Int64Array, Float32Array]:
         """Chunk numbers and cosines of the `k` best chunks, best first; chunks that share no term are left out.
 
         `among` are the ascending numbers of the chunks to choose from, if not all are.
@@ -147,7 +147,7 @@ class TfidfReader:
         positions, values = top_k(np.where(scores > 0.0, scores, np.nan), k)
         return np.asarray(self.numbers)[positions], values
 
-    def cosines(self, query: str, numbers: Sequence[int] | IntArray) -> FloatArray:
+    def cosines(self, query: str, numbers: Sequence[int] | Int64Array) -> Float64Array:
         """Cosines (n,) of the query with chunks of this index; NaN for a number it does not know."""
         wanted = np.asarray(numbers, np.int64)
         known = np.asarray(self.numbers)
@@ -157,7 +157,7 @@ class TfidfReader:
         scores = self._scores(query)[positions] if len(wanted) > _FEW_CHUNKS else self._scores_at(query, positions)
         return np.where(known[positions] == wanted, scores, np.nan)
 
-    def cosine(self, query: str, texts: Sequence[str]) -> FloatArray:
+    def cosine(self, query: str, texts: Sequence[str]) -> Float64Array:
         """Cosines (n,) of the query with any texts, weighted as if scikit-learn transformed them now."""
         if len(texts) > _FEW_TEXTS:
             self._vocabulary()
@@ -168,7 +168,7 @@ class TfidfReader:
             result[i] = math.fsum(weight * of_text.get(term, 0.0) for term, weight in of_query.items())
         return result
 
-    def _keep(self, own: IntArray) -> None:
+    def _keep(self, own: Int64Array) -> None:
         """Leave out all chunks but `own`, and weigh what stays as if nothing else had been there."""
         kept = np.flatnonzero(np.isin(self.numbers, own))
         place = np.full(self.size, -1, np.int32)
@@ -188,7 +188,7 @@ class TfidfReader:
         self._columns = np.concatenate([[0], np.cumsum(having)]).astype(np.int64)
         self.numbers, self.size = np.asarray(self.numbers)[kept], len(kept)
 
-    def _scores(self, query: str) -> FloatArray:
+    def _scores(self, query: str) -> Float64Array:
         scores = np.zeros(self.size)
         try:
             for term, weight in self._transform(query).items():
@@ -198,7 +198,7 @@ class TfidfReader:
             raise _damaged(self.folder) from None
         return scores
 
-    def _scores_at(self, query: str, positions: IntArray) -> FloatArray:
+    def _scores_at(self, query: str, positions: Int64Array) -> Float64Array:
         """As `_scores`, of a few chunks: they are looked for in each term's ascending rows."""
         scores = np.zeros(len(positions))
         try:

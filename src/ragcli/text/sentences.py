@@ -26,6 +26,18 @@ _ABBREVIATIONS: Final = frozenset(_ABBREVIATED.split())
 _OFTEN_LAST: Final = frozenset({"al", "etc", "inc", "ltd", "corp", "jr", "sr", "no", "a.m", "p.m", "u.s", "u.k", "p"})
 _WORD: Final = re.compile(r"[^\W_]+")
 
+SENTENCE_END: Final = re.compile(r"[.!?…][\"”’')\]]*\s+(?=[^a-z\s])|[。！？][」』”]?")
+"""The end of a sentence with the blanks after it, by its own characters alone: what chunks are cut at. It must stay as
+it is for the passages of stored collections to stay the same, and can be looked for from any place of a text."""
+_SHORT_FORM: Final = re.compile(
+    r"(?:\b[A-Z]|\be\.g|\bi\.e|\bal|\bcf|\bFigs?|\bvs|\bEqs?|\bSecs?|\bDr|\bNo|\bpp?|\bvol)\.$"
+)
+
+
+def ends_abbreviation(text: str, stop: int) -> bool:
+    """True if `stop`, the place of a match of `SENTENCE_END`, most likely ends a short form and no sentence."""
+    return text[stop] == "." and _SHORT_FORM.search(text[max(0, stop - 6) : stop + 1]) is not None
+
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
     """The (start, end) of each sentence, in order, without the blanks around it; all but blanks is in one."""

@@ -14,6 +14,7 @@ from ragcli.documents.file_access import display_name
 from ragcli.documents.formats.plain_text_parser import decode_text, empty_text_warnings
 from ragcli.documents.metadata_normalization import parse_year, split_list, typed_metadata
 from ragcli.text.characters import SOFT_HYPHEN
+from ragcli.text.identifiers import DOI_PREFIX
 from ragcli.types import Document, Heading, MetadataValue
 
 # fmt: off
@@ -39,6 +40,7 @@ _WHITE = re.compile(r"[ \t\n\r\f\u00a0]+")
 _TITLES = ("citation_title", "dc.title", "og:title")
 _AUTHORS = ("citation_author", "dc.creator", "author")
 _DATES = ("citation_publication_date", "citation_date", "citation_year", "dc.date", "article:published_time", "date")
+_DOI = re.compile(rf"\b{DOI_PREFIX}\S+")
 _DOIS = ("citation_doi", "dc.identifier")
 
 
@@ -238,8 +240,7 @@ def _about(tree: Any) -> tuple[dict[str, MetadataValue], str | None]:
         if parse_year(date) is not None:
             metadata |= typed_metadata({"date": date})
     for identifier in _first(named, _DOIS):
-        found = re.search(r"\b10\.\d{4,9}/\S+", identifier)
-        if found:
+        if found := _DOI.search(identifier):
             metadata["doi"] = found.group()
     if arxiv := _first(named, ("citation_arxiv_id",)):
         metadata |= typed_metadata({"arxiv": arxiv[0]})

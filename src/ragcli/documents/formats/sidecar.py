@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ragcli.config.toml_reader import parse_toml
-from ragcli.documents.file_access import content_hash, display_name, open_regular_file
+from ragcli.documents.file_access import content_hash, display_name, read_bytes
 from ragcli.documents.metadata_normalization import external_metadata, syntax_error_reason
 from ragcli.errors import DocumentError
 from ragcli.types import MetadataValue
@@ -38,11 +38,7 @@ def load_sidecar(path: Path) -> tuple[bytes, bytes]:
     """
     if path.is_symlink():
         raise DocumentError(f"{display_name(path)} is a link, so it is not read.")
-    try:
-        with open_regular_file(path) as stream:
-            data = stream.read(_MAX_SIDECAR_BYTES + 1)
-    except OSError as error:
-        raise DocumentError(f"{display_name(path)} cannot be read: {error.strerror or error}.") from error
+    data = read_bytes(path, _MAX_SIDECAR_BYTES + 1)
     if len(data) > _MAX_SIDECAR_BYTES:
         raise DocumentError(f"{display_name(path)} is over a megabyte, which no sidecar needs.")
     return data, content_hash(data)

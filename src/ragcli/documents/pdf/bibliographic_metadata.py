@@ -10,10 +10,12 @@ from html import unescape
 from typing import Final
 
 from ragcli.documents.character_repair import repair_line, tex_ligature_codes
+from ragcli.documents.metadata_normalization import split_list
 from ragcli.documents.pdf.page_model import Line, PageLines
 from ragcli.documents.pdf.reflow import ReflowedText
 from ragcli.text.characters import SOFT_HYPHEN
 from ragcli.text.datetimes import parse_date
+from ragcli.text.identifiers import ARXIV_ID, DOI_PREFIX
 from ragcli.types import MetadataValue
 
 _NO_TITLE = re.compile(
@@ -35,8 +37,8 @@ _NAME = re.compile(
     r"^[A-Z][\w’'.-]*(?:[ -](?:[A-Z][\w’'.-]*|van|von|de|der|den|di|da|la|le|du|del|el|al|ter|bin)){1,4}$"
 )
 _FOOTNOTE_MARKS = re.compile(r"(?:[*∗†‡§¶‖#♯♭\d⋆⇤]+,?)+")
-_ARXIV = re.compile(r"arxiv:\s*(\d{4}\.\d{4,5}(?:v\d+)?|[a-z-]+(?:\.[A-Z]{2})?/\d{7}(?:v\d+)?)", re.IGNORECASE)
-_DOI = re.compile(r"\b(10\.\d{4,9}/[^\s\"<>{}|\\^\[\]]+)", re.IGNORECASE)
+_ARXIV = re.compile(rf"arxiv:\s*((?:{ARXIV_ID})(?:v\d+)?)", re.IGNORECASE)
+_DOI = re.compile(rf"\b({DOI_PREFIX}[^\s\"<>{{}}|\\^\[\]]+)", re.IGNORECASE)
 _KEYWORDS = re.compile(
     r"^(?:author )?(?:key\s?words?(?: and phrases)?|index terms)\s*[:.—–-]\s*(.{3,400})$", re.IGNORECASE | re.DOTALL
 )
@@ -276,8 +278,7 @@ def _keywords(written: str, page_text: str) -> list[str]:
             if found:
                 text = found.group(1)
                 break
-    separator = ";" if ";" in text else ","
-    words = [" ".join(word.split()).rstrip(".") for word in text.split(separator)]
+    words = [" ".join(word.split()).rstrip(".") for word in split_list(text)]
     return [word for word in words if word and len(word) <= 80]
 
 

@@ -9,6 +9,7 @@ from itertools import compress
 
 from ragcli.documents.pdf.page_model import OutlineEntry
 from ragcli.documents.pdf.reflow import ReflowedText, TextLine
+from ragcli.text.numerals import roman_value
 from ragcli.types import Heading
 
 _NUMBERED = re.compile(r"^((?:\d{1,2}|[A-Z])(?:\.\d{1,2}){0,3})[.:)]?\s+(\S.*)$")
@@ -172,12 +173,7 @@ def _number(text: str) -> tuple[int, ...] | None:
     if found and found.group(1)[0].isdigit() and found.group(2)[0].isalpha():
         return tuple(int(part) for part in found.group(1).split("."))
     found = _ROMAN_NUMBERED.match(text)
-    if found:
-        values = {"I": 1, "V": 5, "X": 10}
-        digits = [values[letter] for letter in found.group(1)]
-        total = sum(-d if d < after else d for d, after in zip(digits, [*digits[1:], 0], strict=True))
-        return (total,)
-    return None
+    return (roman_value(found.group(1)),) if found else None
 
 
 def _follows(last: tuple[int, ...], number: tuple[int, ...]) -> bool:

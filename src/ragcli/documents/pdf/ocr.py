@@ -7,10 +7,9 @@ import subprocess
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from statistics import median
 from typing import Any, Protocol
 
-from ragcli.documents.pdf.page_model import Line, PageLines
+from ragcli.documents.pdf.page_model import Line, PageLines, median
 from ragcli.errors import DocumentError
 
 _DOTS_PER_INCH = 200

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from ragcli.documents.pdf.page_model import Line, PageLines, median, median_font_size
+from ragcli.text.numerals import roman_value
 
 _FEWEST_LINES = 5
 """Fewer lines than this on either side of a gap are not a column."""
@@ -93,7 +94,6 @@ _TITLE = 1.25
 _NUMBER = re.compile(
     r"^(?:p(?:age|\.)?\s*)?[-–—\[(|]?\s*(\d{1,4}|[ivxlc]{1,7})\s*[-–—\])|.]?(?:\s*(?:of|/)\s*\d{1,4})?$", re.I
 )
-_ROMAN = {"i": 1, "v": 5, "x": 10, "l": 50, "c": 100}
 _DIGITS = re.compile(r"\d+")
 _EDGE_ROMAN = re.compile(r"^[ivxlc]+\s|\s[ivxlc]+$")
 
@@ -206,20 +206,10 @@ def _page_numbers(pages: Sequence[PageLines], rows: list[list[int]]) -> set[tupl
         for number in row:
             found = _NUMBER.match(page.lines[number].text.strip())
             if found:
-                values[index, number] = _numeral_value(found.group(1))
+                values[index, number] = int(numeral) if (numeral := found.group(1)).isdigit() else roman_value(numeral)
     offsets = Counter(value - index for (index, _), value in values.items())
     needed = 2 if len(pages) > 1 else 1
     kept = {key for key, value in values.items() if offsets[value - key[0]] >= needed}
     if len(pages) == 1:
         return {key for key, value in values.items() if value == 1}
     return kept
-
-
-def _numeral_value(text: str) -> int:
-    if text.isdigit():
-        return int(text)
-    total = 0
-    digits = [_ROMAN[letter] for letter in text.lower()]
-    for digit, following in zip(digits, [*digits[1:], 0], strict=True):
-        total += -digit if digit < following else digit
-    return total

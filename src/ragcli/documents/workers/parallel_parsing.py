@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from ragcli.documents.file_access import display_name, open_regular_file, printable_path
+from ragcli.documents.file_access import display_name, open_regular_file, printable_path, read_errors_translated
 from ragcli.documents.formats.jsonl_parser import (
     ByteStream,
     LineBatch,
@@ -107,14 +107,16 @@ def _reading(path: Path, answer: WorkerReply | WorkerExit, options: ReadOptions)
 
 
 def _records(path: Path, options: ReadOptions) -> Iterator[Document | Failure]:
+    name = printable_path(path)
     try:
-        with open_regular_file(path) as stream, closing(read_lines(stream, printable_path(path), options)) as records:
-            for _, item in records:
-                yield item
+        with (
+            read_errors_translated(path),
+            open_regular_file(path) as stream,
+            closing(read_lines(stream, name, options)) as records,
+        ):
+            yield from (item for _, item in records)
     except DocumentError as error:
-        yield Failure(printable_path(path), str(error))
-    except OSError as error:
-        yield Failure(printable_path(path), f"{display_name(path)} cannot be read: {error.strerror or error}.")
+        yield Failure(name, str(error))
 
 
 def _batch(pool: ProcessPool[LineBatch], batch: LineBatch, name: str, options: ReadOptions) -> Iterator[NumberedItem]:
@@ -152,9 +154,8 @@ def _external_timeout(path: Path, options: ReadOptions) -> float | None:
     """The time limit to be kept from outside, where readers can't: by a generous guess at the number of pages."""
     if _workers_set_alarms():
         return None
-    size = path.stat().st_size if path.exists() else 0
-    per_page = options.timeout_per_page + (options.timeout_per_ocr_page if options.ocr == "on" else 0.0)
-    return options.timeout + per_page * (1 + size / _BYTES_PER_PAGE)
+    pages = 1 + (path.stat().st_size if path.exists() else 0) // _BYTES_PER_PAGE
+    return options.time_limit(pages, pages if options.ocr == "on" else 0)
 
 
 def _exit_reason(name: str, death: WorkerExit, options: ReadOptions, *, paged: bool) -> str:

@@ -170,6 +170,4 @@ def _extend_time_limit(path: Path, options: ReadOptions, pages: int, pictures: i
     """
     if hasattr(signal, "setitimer"):
         most = 1 + path.stat().st_size // _LEAST_BYTES_A_PAGE
-        pages, pictures = min(pages, most), min(pictures, most)
-        seconds = options.timeout + options.timeout_per_page * pages + options.timeout_per_ocr_page * pictures
-        signal.setitimer(signal.ITIMER_REAL, seconds)
+        signal.setitimer(signal.ITIMER_REAL, options.time_limit(min(pages, most), min(pictures, most)))
