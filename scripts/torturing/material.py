@@ -276,7 +276,7 @@ def strays(data: Path) -> list[str]:
         ]
         stems = [_stem(each) for each in derived]
         found += [f"{name}/{each}" for each in derived if stems.count(_stem(each)) > 1]
-        found += [f"{name}/{each}" for each in entries if each.endswith((".new", ".old"))]
+        found += [f"{name}/{each}" for each in entries if each.endswith((".new", ".old", ".part"))]
         for lexical in (data / name).glob("lexical*"):
             found += [f"{name}/{lexical.name}/{each}" for each in _unknown(lexical)]
     return sorted(found)
@@ -284,13 +284,13 @@ def strays(data: Path) -> list[str]:
 
 def _unknown(lexical: Path) -> list[str]:
     """Files of a lexical index that are of none of its segments."""
-    # A half-written seal lies there until the index is next written to, which may be never; there is but one.
-    known = {"meta.json", ".managed.json", "seal.json", "seal.json.new", ".tantivy-writer.lock", ".tantivy-meta.lock"}
+    known = {"meta.json", ".managed.json", "checksums.json", ".tantivy-writer.lock", ".tantivy-meta.lock"}
     segments: list[dict[str, str]] = []
     with suppress(OSError, ValueError):
         segments = json.loads((lexical / "meta.json").read_bytes())["segments"]
     ids = {each["segment_id"].replace("-", "") for each in segments}
-    entries = [entry.name for entry in lexical.iterdir()]
+    # Half-written checksums lie there until the index is next written to, which may be never.
+    entries = [entry.name for entry in lexical.iterdir() if not entry.name.startswith(".checksums.json.")]
     return [each for each in entries if each not in known and each.partition(".")[0] not in ids]
 
 

@@ -152,7 +152,7 @@ class CollectionSettings:
     """What is fixed when a collection is created. Changing any of it means `ragcli reindex`.
 
     `tenant_key` is the key of the metadata that says whose a document is; with one, nothing of the collection is read
-    without saying for whom (see `collection.tenants`). It is fixed for good.
+    without saying for whom (see `ragcli.collection.read.tenant_views`). It is fixed for good.
     """
 
     chunk_size: int = 1200

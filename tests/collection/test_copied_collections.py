@@ -173,7 +173,12 @@ def test_a_link_to_a_pipe_is_neither_taken_in_nor_waited_for(copied: Path, tmp_p
 
 @pytest.mark.parametrize(
     ("file", "name"),
-    [(".managed.json", "../../../victim"), (".managed.json", "{absolute}"), ("seal.json", "../x"), ("meta.json", "/x")],
+    [
+        (".managed.json", "../../../victim"),
+        (".managed.json", "{absolute}"),
+        ("checksums.json", "../x"),
+        ("meta.json", "/x"),
+    ],
 )
 def test_the_word_index_removes_and_reads_nothing_but_its_own_files(
     copied: Path,
@@ -191,7 +196,7 @@ def test_the_word_index_removes_and_reads_nothing_but_its_own_files(
     content = json.loads(path.read_text())
     if file == ".managed.json":
         content.append(name)
-    elif file == "seal.json":
+    elif file == "checksums.json":
         content[name] = [0, len(SECRET), 0]
     else:
         content["segments"][0]["segment_id"] = name

@@ -231,7 +231,7 @@ def test_a_flipped_byte_is_noticed_and_never_a_traceback(tmp_path: Path) -> None
         writer.commit()
     assert damaged_index_files(folder) == []
     rng = np.random.default_rng(0)
-    files = sorted(path for path in folder.iterdir() if path.stat().st_size and path.name != "seal.json")
+    files = sorted(path for path in folder.iterdir() if path.stat().st_size and path.name != "checksums.json")
     for path in files:
         whole = path.read_bytes()
         for _ in range(6):

@@ -62,7 +62,7 @@ def tex_ligature_codes(texts: Iterable[str]) -> frozenset[str]:
 def repair_line(text: str, tex: frozenset[str] = frozenset()) -> str:
     """One printed line with readable characters and single spaces. A soft hyphen stays where it stands.
 
-    `tex` is what `old_tex` found in the document.
+    `tex` is what `tex_ligature_codes` found in the document.
     """
     if not tex and ((text.isascii() and text.isprintable()) or _NEEDS_NO_REPAIR.fullmatch(text)):
         return _joined_spaces(text)

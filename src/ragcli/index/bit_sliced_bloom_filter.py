@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Final
 
 FILTER_BITS: Final = 1 << 14
-"""Bits in a block's filter, and rows in a sieve."""
+"""Bits in a block's filter, and rows of bit slices."""
 
 BLOCK_BYTES: Final = 8192
 """Bytes of squeezed text in a block."""
@@ -24,7 +24,7 @@ _HASH_SIZE_SALT: Final = 0x85EBCA6B
 def ngram_bits(literal: bytes) -> tuple[int, ...]:
     """The places of the bits that are set in every block in which `literal`, which is squeezed, begins.
 
-    None for a literal under three bytes. Of a long one, the beginning has to do.
+    There are none for a literal under three bytes. Of a long one, the beginning has to do.
     """
     told = literal[:_MAX_LITERAL_BYTES]
     places = (
@@ -42,7 +42,7 @@ def text_blocks(squeezed: bytes) -> Iterator[bytes]:
 
 
 def bit_slices(blocks: Iterable[bytes]) -> list[bytes]:
-    """The `PLACES` rows of a sieve: bit i of each, counted from the lowest of its first byte, belongs to block i.
+    """The `FILTER_BITS` rows of some blocks' filters: bit i of a row, from the lowest of its first byte, is block i's.
 
     Works on 64 MB, however many blocks there are.
     """
@@ -58,7 +58,7 @@ def bit_slices(blocks: Iterable[bytes]) -> list[bytes]:
                 grams = np.zeros(max(0, len(data) - size + 1), np.uint32)
                 for at in range(size):
                     grams |= data[at : at + len(grams)] << np.uint32(8 * at)
-                # Wraps around at 32 bits, as `_place` does.
+                # Wraps around at 32 bits, as `_ngram_hash` does.
                 grams = grams * np.uint32(_HASH_MULTIPLIER) + np.uint32(size * _HASH_SIZE_SALT & 0xFFFFFFFF)
                 bits[grams >> np.uint32(_SHIFT), column] = True
         for part, row in zip(parts, np.packbits(bits, axis=1, bitorder="little"), strict=True):

@@ -299,7 +299,7 @@ class LexicalWriter:
         """Drop what was not committed, let running merges finish, and give the folder free."""
         with tantivy_errors_translated(self.folder):
             # No rollback before: it forgets the merges that are under way, and does not wait for them. They would go
-            # on writing files after the seal. Waiting drops what was not committed as well.
+            # on writing files after the checksums. Waiting drops what was not committed as well.
             self._writer.wait_merging_threads()
             write_checksums(self.folder)
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ragcli.atomic_files import fsync_directory, replace_file_atomically
 from ragcli.errors import CollectionBusy, CollectionError
 
-_CHECKSUM_FILE: Final = "seal.json"
+_CHECKSUM_FILE: Final = "checksums.json"
 _TAIL: Final = 256
 _ALWAYS_READ: Final = 4 << 20
 """Bytes that are read in 3 ms: an index of some 15,000 chunks."""
@@ -34,7 +34,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def remove_checksums(folder: Path) -> None:
-    """Take the seal away before anything is changed."""
+    """Remove the checksums before anything is changed."""
     if (folder / _CHECKSUM_FILE).exists():
         (folder / _CHECKSUM_FILE).unlink()
         fsync_directory(folder)
@@ -51,33 +51,33 @@ def damaged_index_files(folder: Path) -> list[str]:
     damaged = {name for name in names if not _footer_agrees(folder / name)}
     if (folder / _CHECKSUM_FILE).exists():
         try:
-            sealed = json.loads((folder / _CHECKSUM_FILE).read_bytes())
-            damaged |= {name for name in (".managed.json", "meta.json", *names) if name not in sealed}
-            damaged |= {name for name, told in sealed.items() if _tail_crc(folder / name) != _recorded_crc(told)}
+            recorded = json.loads((folder / _CHECKSUM_FILE).read_bytes())
+            damaged |= {name for name in (".managed.json", "meta.json", *names) if name not in recorded}
+            damaged |= {name for name, told in recorded.items() if _tail_crc(folder / name) != told[0]}
         except (OSError, ValueError, TypeError, AttributeError, LookupError):
             damaged.add(_CHECKSUM_FILE)
     return sorted(damaged)
 
 
 def changed_index_files(folder: Path, *, to_write: bool = False) -> list[str]:
-    """As `damaged_files`, but a large index is not read as long as every file has the size and time that were sealed.
+    """As `damaged_index_files`, but a large index is not read while every file has its recorded size and time.
 
     That takes some 10 µs a file. An index so large that reading it would be felt is not read here; `verify` does.
     `to_write` reads what can be read in a tenth of a second in any case.
     """
     try:
         told = (folder / _CHECKSUM_FILE).read_bytes()
-        sealed: dict[str, list[int]] = json.loads(told)
-        size = sum(each[1] for each in sealed.values())
-        kept = all(_size_and_mtime(folder / name) == tuple(each[1:]) for name, each in sealed.items())
+        recorded: dict[str, list[int]] = json.loads(told)
+        size = sum(each[1] for each in recorded.values())
+        kept = all(_size_and_mtime(folder / name) == tuple(each[1:]) for name, each in recorded.items())
         if size > _MOST_READ or (kept and size > _ALWAYS_READ and not to_write):
             return []
     except (OSError, ValueError, TypeError, AttributeError, LookupError):
-        # No seal, or an older one, or a damaged one: `verify` looks closer.
+        # No checksums, or damaged ones: `verify` looks closer.
         return []
     damaged = damaged_index_files(folder)
     try:
-        # A writer that came meanwhile takes the seal away, and then the files.
+        # A writer that came meanwhile removes the checksums, and then the files.
         return damaged if (folder / _CHECKSUM_FILE).read_bytes() == told else []
     except OSError:
         return []
@@ -87,7 +87,7 @@ def unsafe_file_list(folder: Path) -> str | None:
     """Which of the index's own lists of files has a name in it that is no plain one, if any.
 
     tantivy removes what `.managed.json` lists and `meta.json` does not, wherever that is, and here files are read by
-    the names in the seal: in an index that was copied from somebody, those could be anyone's files.
+    the names beside the checksums: in an index that was copied from somebody, those could be anyone's files.
     """
     for file, names_in in ((".managed.json", list), (_CHECKSUM_FILE, list), ("meta.json", _names_in_segments)):
         try:
@@ -106,11 +106,6 @@ def _size_and_mtime(path: Path) -> tuple[int, int]:
     except OSError:
         return -1, -1
     return state.st_size, state.st_mtime_ns
-
-
-def _recorded_crc(told: Any) -> Any:
-    # Older seals have the sum alone.
-    return told[0] if isinstance(told, list) else told
 
 
 def _segment_names(folder: Path) -> list[str]:
@@ -156,7 +151,7 @@ _LONGEST_REASON: Final = 200
 
 
 def check_index_files(folder: Path, *, to_write: bool = False) -> None:
-    """CollectionError if files of the index are not what was sealed, or its list names files elsewhere."""
+    """CollectionError if files of the index are not what the checksums say, or its list names files elsewhere."""
     # What tantivy makes of damaged files is a panic, or hits that are none; and it removes what a list tells it to.
     astray = unsafe_file_list(folder)
     damaged = [astray] if astray is not None else changed_index_files(folder, to_write=to_write)

@@ -34,7 +34,7 @@ _REACH: Final = 64
 
 
 def tantivy_analyzer() -> TextAnalyzer:
-    """tantivy's side of the analysis; it takes what `searchable` gives."""
+    """tantivy's side of the analysis; it takes what `pretokenize` gives."""
     import tantivy
 
     return (

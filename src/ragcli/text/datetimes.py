@@ -116,7 +116,7 @@ def parse_age(text: str, now: datetime) -> Period | None:
 
 
 def parse_days(text: str) -> float | None:
-    """The days that an age has, written as for `read_age` or as a number of days, a part of one too; months and years
+    """The days that an age has, written as for `parse_age` or as a number of days, a part of one too; months and years
     are of mean length. None if the text says no such thing.
     """
     found = _DURATION.fullmatch(text.strip().lower())

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Final, Literal
-
-if TYPE_CHECKING:
-    pass
-
+from typing import Final, Literal
 
 NormalForm = Literal["NFC", "NFD", "NFKC", "NFKD"]
 
@@ -18,7 +14,7 @@ _MARK_RUN: Final = re.compile(rf"[^\x00-\u02ff]{{{MAX_COMBINING_MARKS + 1}}}")
 
 
 def normalised(form: NormalForm, text: str) -> str:
-    """`unicodedata.normalize(form, text)`, but for piles of more than MOST_MARKS marks, which are cut."""
+    """`unicodedata.normalize(form, text)`, but for piles of more than MAX_COMBINING_MARKS marks, which are cut."""
     if _MARK_RUN.search(text) is None:
         return unicodedata.normalize(form, text)
     parts: list[str] = []
@@ -93,7 +89,6 @@ def fold_case_and_accents(text: str) -> str:
     """The text without case and accents."""
     if text.isascii():
         return text.lower()
-
     return _COMBINING_MARKS.sub("", normalised("NFKD", normalised("NFKD", text).casefold()))
 
 

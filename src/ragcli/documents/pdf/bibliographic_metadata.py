@@ -73,18 +73,18 @@ class PaperMetadata:
 
 def extract_paper_metadata(
     pages: Sequence[PageLines],
-    furniture: Sequence[str],
+    running_heads: Sequence[str],
     flow: ReflowedText,
     information: Mapping[str, str],
     body: float,
 ) -> PaperMetadata:
-    """Reads the first page, its margin and running lines (`furniture`), and the file's own information."""
+    """Reads the first page, its margin and running lines (`running_heads`), and the file's own information."""
     first = pages[0] if pages else PageLines((), 0, 0)
     tex = tex_ligature_codes(line.text for page in pages[:5] for line in page.lines)
     lines = [(repair_line(line.text, tex), line) for line in first.lines]
     printed, title_end = _largest(lines, first, body)
     page_text = flow.text[: flow.pages[0].end] if flow.pages else ""
-    stamp = "\n".join([*first.aside, *furniture, information.get("Subject", ""), information.get("Title", "")])
+    stamp = "\n".join([*first.aside, *running_heads, information.get("Subject", ""), information.get("Title", "")])
     title = _title(information.get("Title", ""), printed, page_text)
     metadata: dict[str, MetadataValue] = {}
     authors = _file_authors(information.get("Author", ""), page_text) or (

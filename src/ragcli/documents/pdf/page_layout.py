@@ -88,7 +88,7 @@ def _by_columns(lines: Sequence[Line], gutter: float) -> list[Line]:
 _EDGE = 4
 """Lines looked at from either end of a page: heads of two or three lines exist."""
 _MARGIN_SHARE = 0.14
-"""Part of a page's height, at top and bottom, in which furniture may stand."""
+"""Part of a page's height, at top and bottom, in which running heads may stand."""
 _TITLE = 1.25
 """A line this much larger than the body's is a title."""
 _NUMBER = re.compile(
@@ -148,7 +148,7 @@ def _rows(numbers: list[int], lines: Sequence[Line]) -> list[int]:
 
 
 def _mark_repeated(pages: Sequence[PageLines], edges: list[list[int]], gone: list[set[int]], body: float) -> bool:
-    """Takes away what is furniture in the outermost row that is left; True if any was."""
+    """Marks running heads and page numbers in the outermost row that is left; True if there were any."""
     rows = [_outermost(page, edge, removed) for page, edge, removed in zip(pages, edges, gone, strict=True)]
     shapes: Counter[tuple[str, int]] = Counter()
     for page, row in zip(pages, rows, strict=True):
@@ -190,7 +190,7 @@ def _digits_masked(text: str) -> str:
 
 
 def _may_repeat(shape: str) -> bool:
-    """Numbers alone repeat in tables too; whether they are page numbers is for `_counting` to say."""
+    """Numbers alone repeat in tables too; whether they are page numbers is for `_page_numbers` to say."""
     return sum(character.isalpha() for character in shape) >= 3
 
 

@@ -173,13 +173,13 @@ def _document(raw: ExtractedPdf, name: str, warnings: list[str], options: ReadOp
         raise DocumentError(_no_text(name, len(pages), options))
     if silent:
         warnings.append(f"{len(silent)} of {len(pages)} pages have no text (scanned?)")
-    furniture = [
+    running_heads = [
         line.text for before, after in zip(pages[:2], kept[:2], strict=True) for line in _removed_lines(before, after)
     ]
     kept = _without_body_bold(kept)
     body = median_font_size(kept)
     flow = reflow(kept, body)
-    paper = extract_paper_metadata(kept, furniture, flow, raw.information, body)
+    paper = extract_paper_metadata(kept, running_heads, flow, raw.information, body)
     return Document(
         text=flow.text,
         kind="pdf",

@@ -23,7 +23,7 @@ TextRange = tuple[int, int]
 """A stretch of a page's text: text[start:end]."""
 MeasuredLine = tuple[float, tuple[float, ...]]
 """How a line is printed: the size of one of its letters; and that letter's matrix (six numbers) and origin (two) and
-the boxes of the line's first and last character (four numbers each, see `Box`) in one row."""
+the boxes of the line's first and last character (four numbers each, see `GlyphBox`) in one row."""
 
 
 class GlyphBox(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from datetime import date
 from typing import IO, Any, Final
 
@@ -28,7 +29,7 @@ def write_frame(stream: IO[bytes], header: FrameHeader, body: bytes = b"") -> No
 
 
 def read_frame(stream: IO[bytes], most: int) -> tuple[FrameHeader, bytes] | None:
-    """The next request or answer, None at the stream's end. Raises TooLargeError for more than `most` bytes."""
+    """The next request or answer, None at the stream's end. Raises FrameTooLargeError for more than `most` bytes."""
     lengths = stream.read(_FRAME_PREFIX.size)
     if len(lengths) < _FRAME_PREFIX.size:
         return None
@@ -43,18 +44,26 @@ def read_frame(stream: IO[bytes], most: int) -> tuple[FrameHeader, bytes] | None
 
 def encode_documents(items: Iterable[Document | Failure]) -> bytes:
     """Documents and failures as the body of an answer."""
-    fields = [_to_fields(item) for item in items]
-    return json.dumps(fields, ensure_ascii=False, default=_json_default).encode("utf-8", "surrogatepass")
+    values = [_field_values(item) for item in items]
+    return json.dumps(values, ensure_ascii=False, default=_json_default).encode("utf-8", "surrogatepass")
 
 
 def decode_documents(body: bytes) -> list[Document | Failure]:
     """The documents and failures in an answer."""
-    return [_from_fields(fields) for fields in json.loads(body.decode("utf-8", "surrogatepass"))]
+    return [_document_or_failure(values) for values in json.loads(body.decode("utf-8", "surrogatepass"))]
 
 
-def _json_default(value: object) -> str:
+def _field_values(item: Document | Failure | PageSpan | Heading) -> list[Any]:
+    return [getattr(item, each.name) for each in fields(item)]
+
+
+def _json_default(value: object) -> Any:
     if isinstance(value, date):
         return date_text(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, PageSpan | Heading):
+        return _field_values(value)
     raise TypeError
 
 
@@ -64,27 +73,10 @@ def _typed_values(metadata: Mapping[str, Any]) -> dict[str, MetadataValue]:
     }
 
 
-def _to_fields(item: Document | Failure) -> Sequence[Any]:
-    if isinstance(item, Failure):
-        return (item.source, item.reason)
-    return (
-        item.text,
-        item.kind,
-        item.record_id,
-        item.title,
-        dict(item.metadata),
-        [(page.number, page.label, page.start, page.end) for page in item.pages],
-        [(heading.level, heading.title, heading.start) for heading in item.headings],
-        item.joins,
-        item.spans,
-        item.warnings,
-    )
-
-
-def _from_fields(fields: Sequence[Any]) -> Document | Failure:
-    if len(fields) == 2:
-        return Failure(*fields)
-    text, kind, record_id, title, metadata, pages, headings, joins, spans, warnings = fields
+def _document_or_failure(values: Sequence[Any]) -> Document | Failure:
+    if len(values) == 2:
+        return Failure(*values)
+    text, kind, record_id, title, metadata, pages, headings, joins, spans, warnings = values
     return Document(
         text=text,
         kind=kind,

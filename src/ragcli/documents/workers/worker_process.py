@@ -101,7 +101,7 @@ def parse_file(
 ) -> tuple[list[Document | Failure], bytes | None]:
     """The documents of a file that is no JSONL, and the hash of the bytes that they were read from.
 
-    Whatever goes wrong becomes a Failure. `pages_known` as for `read.read_file`.
+    Whatever goes wrong becomes a Failure. `on_page_count` as for `ragcli.documents.parser_registry.read_file`.
     """
     content: bytes | None = None
     try:
