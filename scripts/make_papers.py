@@ -1,4 +1,7 @@
-"""Write a few small papers, PDF and markdown, for the demo: `python scripts/make_papers.py FOLDER`.
+"""Write the files of the demo into a folder: `python scripts/make_papers.py FOLDER`.
+
+FOLDER/papers gets a few small papers, PDF and markdown; beside it lie a draft that cites them and questions with known
+answers, for `ragcli check` and `ragcli eval`. The examples of the README and the manual use these files.
 
 The words are our own, and the PDFs are written byte by byte, so that this needs nothing but Python. Two files
 from the same words are the same to the byte, so a second demo finds nothing new to ingest.
@@ -171,6 +174,30 @@ term. Random waiting times make it rare that two candidates split the vote.
 }
 
 
+SIDECAR = """\
+topic = "black holes"
+tags = ["gravity", "information"]
+read = 2026-11-30
+"""
+
+DRAFT = """\
+The amount of negative average null energy grows with the strength of the coupling (wormhole.pdf).
+With the right sign the coupling produces a positive average null energy on the horizon [1].
+
+[1]: How a Wormhole Becomes Traversable
+"""
+
+QUESTIONS = """\
+{"query": "does information leak through a wormhole", "relevant_ids": ["wormhole.pdf"]}
+{"query": "how is noise undone in short circuits", "relevant_ids": ["error-mitigation.pdf"]}
+{"query": "estimate how many different values there are", "relevant_ids": ["counting-distinct.pdf"]}
+{"query": "when does a server stand for election", "relevant_ids": ["leader-election.md"]}
+{"query": "why rerank a pool of candidates", "relevant_ids": ["reranking.md"]}
+{"query": "what colour is the fourth funnel of the Titanic", "answerable": false}
+{"query": "how long must the dough rest before baking", "answerable": false}
+"""
+
+
 def pdf_of(paper: Paper) -> bytes:
     """The paper as a PDF: a title, then each section on its own page, Helvetica, letter size."""
     pages = [_page_stream(paper, number) for number in range(len(paper.sections))]
@@ -233,8 +260,17 @@ def write_papers(folder: Path) -> list[Path]:
     return [folder / name for name in sorted(contents)]
 
 
+def write_demo(folder: Path) -> list[Path]:
+    """Write `folder/papers` with a sidecar, the draft and the questions beside it, and give the files in order."""
+    written = write_papers(folder / "papers")
+    texts = {"papers/wormhole.pdf.meta.toml": SIDECAR, "draft.md": DRAFT, "questions.jsonl": QUESTIONS}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return [*written, *(folder / name for name in texts)]
+
+
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(f"usage: python {sys.argv[0]} FOLDER")
-    for path in write_papers(Path(sys.argv[1])):
+    for path in write_demo(Path(sys.argv[1])):
         print(f"  {path}")

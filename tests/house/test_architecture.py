@@ -34,7 +34,7 @@ FLOORS: dict[str, float] = {
     "retrieval": 4.0,
     "grounding": 5.0,
     **dict.fromkeys(["agent", "evaluation"], 6.0),
-    **dict.fromkeys(["compat", "serialize"], 7.0),
+    **dict.fromkeys(["compat", "serialize", "manual"], 7.0),
     **dict.fromkeys(["cli", "__main__"], 8.0),
 }
 

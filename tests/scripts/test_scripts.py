@@ -115,8 +115,8 @@ def test_the_papers_of_the_demo_are_real_pdfs_and_always_the_same(tmp_path: Path
 
     for folder in ("first", "second"):
         subprocess.run([sys.executable, str(SCRIPTS / "make_papers.py"), str(tmp_path / folder)], check=True)
-    first = {file.name: file.read_bytes() for file in (tmp_path / "first").iterdir()}
-    assert first == {file.name: file.read_bytes() for file in (tmp_path / "second").iterdir()}
+    first = {file.name: file.read_bytes() for file in (tmp_path / "first" / "papers").iterdir()}
+    assert first == {file.name: file.read_bytes() for file in (tmp_path / "second" / "papers").iterdir()}
     assert sum(name.endswith(".pdf") for name in first) >= 3
     assert sum(name.endswith(".md") for name in first) >= 2
     wormhole = pypdfium2.PdfDocument(first["wormhole.pdf"])

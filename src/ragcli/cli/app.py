@@ -76,6 +76,9 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
             "Take over an index saved by ia_utils.rag.",
             "ragcli import-index old-index/ -c old",
         ),
+        "help": CommandEntry(
+            "ragcli.cli.commands.help_command", "Show a page of the manual, or list them.", "ragcli help filters"
+        ),
     }
 )
 
