@@ -43,7 +43,10 @@ _VARIABLE: Final = (
     (re.compile(r"[ \t]+$", re.MULTILINE), ""),
 )
 _DECIMALS: Final = re.compile(r"-?\d+\.\d{2,}(?:e-?\d+)?")
-_TOLERANCE: Final = 0.08
+# Weights are quantised to seven or eight bits, as the processor allows, which moves the scores of a pool, z-scores of
+# three decimals, further than a probability, which is shown with two.
+_SCORE_TOLERANCE: Final = 0.35
+_PROBABILITY_TOLERANCE: Final = 0.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +118,12 @@ def same(shown: str, printed: str) -> bool:
     shown, printed = normalised(shown), normalised(printed)
     if _DECIMALS.sub("0.00", shown) != _DECIMALS.sub("0.00", printed):
         return False
-    pairs = zip(_DECIMALS.findall(shown), _DECIMALS.findall(printed), strict=True)
-    return all(abs(float(one) - float(other)) <= _TOLERANCE * max(1.0, abs(float(one))) for one, other in pairs)
+    return all(map(_near, _DECIMALS.findall(shown), _DECIMALS.findall(printed)))
+
+
+def _near(one: str, other: str) -> bool:
+    tolerance = _SCORE_TOLERANCE if len(one.partition(".")[2]) > 2 else _PROBABILITY_TOLERANCE
+    return abs(float(one) - float(other)) <= tolerance
 
 
 def normalised(text: str) -> str:
