@@ -67,21 +67,24 @@ def ignore_event(_event: IngestEvent) -> None:
 class IngestReport:
     """What an ingest did, or with `dry_run` would do. File names are sources, as people see them.
 
-    Of `described` only the metadata changed, by a sidecar or by `--meta`; they count as unchanged, too.
-    `gone` are files of the collection that are no longer there and were kept for want of `prune`. `failures` has
-    all files of this run that are not in the collection as they are now, also those known to fail from an
-    earlier run and not tried again (`known_failures` of them). Counts of documents, pages and chunks are of what
-    this run read and committed.
+    Of files that did not change, `refreshed` were read anew by a newer parser, and `outdated` counts the documents of
+    the others that an older one has read. Of `described` only the metadata changed, by a sidecar or by `--meta`; they
+    count as unchanged, too. `gone` are files of the collection that are no longer there and were kept for want of
+    `prune`. `failures` has all files of this run that are not in the collection as they are now, also those known to
+    fail from an earlier run and not tried again (`known_failures` of them). Counts of documents, pages and chunks are
+    of what this run read and committed.
     """
 
     collection: str
     added: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
+    refreshed: tuple[str, ...] = ()
     moved: tuple[tuple[str, str], ...] = ()
     described: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     unchanged: int = 0
+    outdated: int = 0
     failures: tuple[Failure, ...] = ()
     known_failures: int = 0
     warnings: tuple[Failure, ...] = ()

@@ -84,6 +84,9 @@ def ingest(
         list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Leave out files that match; may be repeated.")
     ] = None,
     prune: Annotated[bool, typer.Option("--prune", help="Drop documents whose file is gone.")] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Read anew what an older version of its parser has read.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")] = False,
     wait: Wait = False,
     pdf_engine: Annotated[
@@ -152,7 +155,7 @@ def ingest(
             options = _ingest_options(
                 config, read, said, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
             )
-            report = _run_ingest(job, config, options, asked, here)
+            report = _run_ingest(job, config, replace(options, refresh=refresh), asked, here)
         except (InputError, CollectionError, UntrustedConfig) as error:
             if len(jobs) == 1:
                 raise

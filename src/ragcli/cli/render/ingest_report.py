@@ -29,6 +29,9 @@ def write_report(report: IngestReport, here: CommandContext, *, idle: str = "not
     _write_failures("Remarks", report.warnings[:_MOST_WARNINGS], here)
     if len(report.warnings) > _MOST_WARNINGS:
         note(f"{len(report.warnings) - _MOST_WARNINGS} more remarks; --json lists all of them.")
+    if report.outdated:
+        were = "document was" if report.outdated == 1 else "documents were"
+        note(f"{report.outdated:,} {were} read by an older parser; --refresh reads them anew.")
     if report.gone:
         note(f"{counted(len(report.gone), 'document')} no longer on the disk; --prune drops what is gone.")
 
@@ -40,6 +43,7 @@ def report_summary(report: IngestReport, *, idle: str = "nothing to do") -> str:
         for group, word in (
             (report.added, "added"),
             (report.changed, "changed"),
+            (report.refreshed, "refreshed"),
             (report.moved, "moved"),
             (report.removed, "removed"),
         )
@@ -65,7 +69,12 @@ def report_summary(report: IngestReport, *, idle: str = "nothing to do") -> str:
 
 
 def _write_plan(report: IngestReport) -> None:
-    for word, sources in (("add", report.added), ("change", report.changed), ("remove", report.removed)):
+    for word, sources in (
+        ("add", report.added),
+        ("change", report.changed),
+        ("refresh", report.refreshed),
+        ("remove", report.removed),
+    ):
         for source in sources:
             write(f"  would {word} {safe_line(source)}\n")
     for source in report.described:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from os import fsdecode, fsencode
 from pathlib import Path
@@ -29,7 +30,7 @@ from ragcli.collection.read.file_state import (
     size_and_times,
 )
 from ragcli.collection.store.metadata_layers import ExternalMetadata, MetadataPatch, clean_patch, decode_metadata
-from ragcli.collection.write.prepared_documents import SourceFile
+from ragcli.collection.write.prepared_documents import SourceFile, reading_versions
 from ragcli.documents.parser_registry import kind_of
 from ragcli.errors import DocumentError
 from ragcli.text.characters import replace_surrogates
@@ -42,26 +43,35 @@ if TYPE_CHECKING:
 _SETTLED_NS: Final = 3_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class IngestPlan:
-    """What an ingest has to do. `to_read` has what was added and what changed, in order of discovery.
+    """What an ingest has to do.
 
-    `unreadable` could not even be hashed, for the reason given. `failed_before` failed in an earlier run and would
-    fail again. `touched` has new times but the old content, and of `described` other things are said than before, by
-    a sidecar or by `--meta`. `warnings` are about sidecars that cannot be read.
+    `to_read` has what was added, what changed and what is refreshed, in order of discovery. `refreshed` did not change,
+    and another version of its parser has read it; `outdated` counts the documents of which that holds and which stay
+    as they are. `unreadable` could not even be hashed, for the reason given. `failed_before` failed in an earlier run
+    and would fail again. `touched` has new times but the old content, and of `described` other things are said than
+    before, by a sidecar or by `--meta`. `warnings` are about sidecars that cannot be read.
     """
 
-    added: tuple[SourceFile, ...]
-    changed: tuple[SourceFile, ...]
-    to_read: tuple[SourceFile, ...]
-    moved: tuple[tuple[FileRecord, SourceFile], ...]
-    touched: tuple[tuple[FileRecord, SourceFile], ...]
-    described: tuple[tuple[FileRecord, SourceFile], ...]
-    gone: tuple[FileRecord, ...]
-    unchanged: int
-    unreadable: tuple[tuple[SourceFile, str], ...]
-    failed_before: tuple[Failure, ...]
-    warnings: tuple[Failure, ...]
+    added: list[SourceFile] = field(default_factory=list)
+    changed: list[SourceFile] = field(default_factory=list)
+    refreshed: list[SourceFile] = field(default_factory=list)
+    to_read: list[SourceFile] = field(default_factory=list)
+    moved: list[tuple[FileRecord, SourceFile]] = field(default_factory=list)
+    touched: list[tuple[FileRecord, SourceFile]] = field(default_factory=list)
+    described: list[tuple[FileRecord, SourceFile]] = field(default_factory=list)
+    gone: list[FileRecord] = field(default_factory=list)
+    unchanged: int = 0
+    outdated: int = 0
+    unreadable: list[tuple[SourceFile, str]] = field(default_factory=list)
+    failed_before: list[Failure] = field(default_factory=list)
+    warnings: list[Failure] = field(default_factory=list)
+
+    def read(self, file: SourceFile, kind: list[SourceFile]) -> None:
+        """Plan to read a file, which is of that kind: added, changed or refreshed."""
+        kind.append(file)
+        self.to_read.append(file)
 
 
 def plan_ingest(
@@ -70,64 +80,71 @@ def plan_ingest(
     roots: Sequence[Path],
     options: ReadOptions,
     meta: MetadataPatch = MappingProxyType({}),
-    checked: Callable[[], None] = lambda: None,
+    *,
+    refresh: bool = False,
 ) -> IngestPlan:
-    """Compare the files found with the store; `checked` is called after each. `meta` is said of all of them."""
-    added: list[SourceFile] = []
-    changed: list[SourceFile] = []
-    to_read: list[SourceFile] = []
-    moved: list[tuple[FileRecord, SourceFile]] = []
-    touched: list[tuple[FileRecord, SourceFile]] = []
-    described: list[tuple[FileRecord, SourceFile]] = []
-    warnings: list[Failure] = []
-    unreadable: list[tuple[SourceFile, str]] = []
-    failed_before: list[Failure] = []
+    """Compare the files found with the store. `meta` is said of all of them.
+
+    With `refresh`, what another version of its parser or of the chunker has read is planned to be read anew.
+    """
+    plan = IngestPlan()
+    outdated = _outdated_documents(connection)
     taken: set[int] = set()
-    unchanged = 0
     for each in found:
         known = find_file_record(connection, each.path)
         file, complaint = inspect_file(each.path, each.source, known, options)
         outside, warning = _external_metadata(each, known, meta)
         file = replace(file, outside=outside)
         if warning is not None:
-            warnings.append(Failure(replace_surrogates(each.source), warning))
+            plan.warnings.append(Failure(replace_surrogates(each.source), warning))
         if complaint is not None:
-            unreadable.append((file, complaint))
+            plan.unreadable.append((file, complaint))
         elif known is None:
             origin = _moved_from(connection, file, taken)
             if origin is None:
-                added.append(file)
-                to_read.append(file)
+                plan.read(file, plan.added)
             else:
                 taken.add(origin.number)
-                moved.append((origin, file))
+                plan.moved.append((origin, file))
         elif file.hash == known.hash and not _needs_other_reading(connection, known, options):
-            unchanged += 1
-            failed_before += _failures(connection, known)
+            if refresh and known.number in outdated:
+                plan.read(file, plan.refreshed)
+                continue
+            plan.unchanged += 1
+            plan.outdated += outdated.get(known.number, 0)
+            plan.failed_before += _failures(connection, known)
             if external_metadata_changed(known, outside):
-                described.append((known, file))
+                plan.described.append((known, file))
             elif (file.size, file.mtime_ns, file.ctime_ns) != (known.size, known.mtime_ns, known.ctime_ns):
-                touched.append((known, file))
+                plan.touched.append((known, file))
         elif file.hash == known.failed_hash and known.failed_with == failure_settings(options):
-            failed_before += _failures(connection, known)
+            plan.failed_before += _failures(connection, known)
         else:
-            (changed if _has_documents(connection, known) else added).append(file)
-            to_read.append(file)
-        checked()
-    gone = tuple(file for file in _gone(connection, roots) if file.number not in taken)
-    return IngestPlan(
-        tuple(added),
-        tuple(changed),
-        tuple(to_read),
-        tuple(moved),
-        tuple(touched),
-        tuple(described),
-        gone,
-        unchanged,
-        tuple(unreadable),
-        tuple(failed_before),
-        tuple(warnings),
-    )
+            plan.read(file, plan.changed if _has_documents(connection, known) else plan.added)
+    plan.gone += (file for file in _gone(connection, roots) if file.number not in taken)
+    return plan
+
+
+def _outdated_documents(connection: sqlite3.Connection) -> dict[int, int]:
+    """How many documents of each file were read by another version of their parser, or cut by one of the chunker.
+
+    What no parser is there for now is not among them.
+    """
+    outdated: Counter[int] = Counter()
+    query = "SELECT DISTINCT kind, parser, parser_version, chunker_version FROM documents"
+    for kind, *versions in connection.execute(query).fetchall():
+        now = reading_versions(kind)
+        if now[1] and now != tuple(versions):
+            outdated.update(
+                dict(
+                    connection.execute(
+                        "SELECT file, count(*) FROM documents WHERE (kind, parser, parser_version, chunker_version)"
+                        " = (?, ?, ?, ?) GROUP BY file",
+                        (kind, *versions),
+                    )
+                )
+            )
+    return outdated
 
 
 def _external_metadata(

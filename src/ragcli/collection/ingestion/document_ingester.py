@@ -22,7 +22,12 @@ from ragcli.collection.read.document_queries import STDIN_PATH
 from ragcli.collection.read.file_state import size_and_times
 from ragcli.collection.store.metadata_layers import ExternalMetadata, MetadataPatch
 from ragcli.collection.write.collection_writer import CollectionWriter
-from ragcli.collection.write.commit_steps import CommitStep, DocumentMetadataChanged, FileIngested
+from ragcli.collection.write.commit_steps import (
+    CommitStep,
+    DocumentMetadataChanged,
+    FileIngested,
+    ParserVersionChanged,
+)
 from ragcli.collection.write.embedding_batches import EmbeddingQueue
 from ragcli.collection.write.prepared_documents import (
     PreparedDocument,
@@ -30,6 +35,7 @@ from ragcli.collection.write.prepared_documents import (
     clean_document,
     embedding_inputs,
     hash_document_content,
+    reading_versions,
     split_document,
 )
 from ragcli.errors import DocumentError
@@ -37,6 +43,7 @@ from ragcli.text.characters import replace_surrogates
 from ragcli.types import CollectionSettings, Document, Failure
 
 if TYPE_CHECKING:
+    from ragcli.collection.ingestion.change_detection import IngestPlan
     from ragcli.documents.formats.jsonl_parser import ByteStream
     from ragcli.documents.parse_options import ReadOptions
     from ragcli.documents.workers.parallel_parsing import ParsedFile
@@ -49,7 +56,7 @@ COMMIT_MAX_SECONDS: Final = 10.0
 
 
 class DocumentIngester:
-    """What one run takes in, and the tally of it. `replaced` are the paths of files that were in before.
+    """What one run takes in, and the tally of it. The plan says which of the files that it reads were in before.
 
     `meta` is said of the records that come through standard input; files bring what is said of them.
     """
@@ -60,18 +67,20 @@ class DocumentIngester:
         encoder: Callable[[], Encoder],
         options: ReadOptions,
         listener: IngestListener,
-        replaced: set[str],
+        plan: IngestPlan,
         meta: MetadataPatch,
     ) -> None:
         self._writer = writer
         self._options = options
         self._listener = listener
-        self._replaced = replaced
+        self._changed = {file.path for file in plan.changed}
+        self._refreshed = {file.path for file in plan.refreshed}
         self._meta = meta
         self._assembly = EmbeddingQueue(writer, encoder, listener)
         self._committed_at = time.monotonic()
         self.added: list[str] = []
         self.changed: list[str] = []
+        self.refreshed: list[str] = []
         self.failures: list[Failure] = []
         self.warnings: list[Failure] = []
         self.documents = 0
@@ -174,9 +183,13 @@ class DocumentIngester:
             elif isinstance(step, FileIngested):
                 self.failures += [Failure(source, reason) for source, reason in step.failures]
                 if step.documents:
-                    names = self.changed if step.file.path in self._replaced else self.added
-                    names.append(replace_surrogates(step.file.source))
+                    self._names(step.file).append(replace_surrogates(step.file.source))
         self._listener(Committed(record.generation, record.documents, record.chunks))
+
+    def _names(self, file: SourceFile) -> list[str]:
+        if file.path in self._changed:
+            return self.changed
+        return self.refreshed if file.path in self._refreshed else self.added
 
     def _take(
         self,
@@ -252,11 +265,14 @@ class DocumentIngester:
         """The document's draft, None if it is in the collection exactly so."""
         said = hash_document_content(document)
         old = self._writer.connection.execute(
-            "SELECT d.number, d.hash FROM documents d JOIN files f ON f.number = d.file"
-            " WHERE f.path = ? AND ifnull(d.record_id, '') = ?",
+            "SELECT d.number, d.hash, d.chunker_version, d.parser, d.parser_version FROM documents d"
+            " JOIN files f ON f.number = d.file WHERE f.path = ? AND ifnull(d.record_id, '') = ?",
             (fsencode(file.path), document.record_id or ""),
         ).fetchone()
-        if old is not None and old[1] == said:
+        parser, version, chunker = reading_versions(document.kind)
+        if old is not None and old[1:3] == (said, chunker):
+            if old[3:] != (parser, version):
+                self._assembly.add(ParserVersionChanged(old[0], parser, version))
             if file.path == STDIN_PATH.decode() and file.outside.meta:
                 self._assembly.add(DocumentMetadataChanged(old[0], file.outside))
             return None

@@ -36,13 +36,15 @@ STDIN_SOURCE: Final = "stdin"
 class IngestOptions:
     """How to take documents in.
 
-    `prune` drops documents whose file, under the folders named, is gone. `dry_run` only tells what would happen.
-    `wait` waits for another writer, telling `notify` so, instead of failing. `read` None means the defaults.
+    `prune` drops documents whose file, under the folders named, is gone. `refresh` reads files anew that an older
+    version of their parser or of the chunker has read, though they did not change. `dry_run` only tells what would
+    happen. `wait` waits for another writer, telling `notify` so, instead of failing. `read` None means the defaults.
     `meta` is said of every document that is found, new or not, and holds until something else is said; None takes a
     key away.
     """
 
     prune: bool = False
+    refresh: bool = False
     dry_run: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
@@ -108,28 +110,31 @@ def _ingest_found(
     listener(PhaseStarted("checking"))
     if options.dry_run:
         with closing(open_for_reading(collection.path)) as connection, translated_errors(collection.path):
-            plan = plan_ingest(connection, found.files, roots, reading, meta)
-        return replace(_dry_run_report(collection, plan, found, options), seconds=time.monotonic() - started)
+            plan = plan_ingest(connection, found.files, roots, reading, meta, refresh=options.refresh)
+        unreadable = (Failure(replace_surrogates(file.source), reason) for file, reason in plan.unreadable)
+        return replace(
+            _planned_report(collection.name, plan, found, options),
+            added=tuple(file.source for file in plan.added),
+            changed=tuple(file.source for file in plan.changed),
+            refreshed=tuple(file.source for file in plan.refreshed),
+            failures=(*plan.failed_before, *unreadable),
+            seconds=time.monotonic() - started,
+            dry_run=True,
+        )
     with open_writer(collection.path, wait=options.wait, notify=options.notify) as writer:
         with translated_errors(collection.path):
-            plan = plan_ingest(writer.connection, found.files, roots, reading, meta)
+            plan = plan_ingest(writer.connection, found.files, roots, reading, meta, refresh=options.refresh)
         listener(FilesPlanned(len(found.files), len(plan.to_read) + (records is not None)))
-        intake = DocumentIngester(writer, encoder, reading, listener, {file.path for file in plan.changed}, meta)
+        intake = DocumentIngester(writer, encoder, reading, listener, plan, meta)
         with translated_errors(collection.path):
             interrupted = _apply_plan(writer, plan, intake, records, options, listener)
-        return IngestReport(
-            collection=collection.name,
+        return replace(
+            _planned_report(collection.name, plan, found, options),
             added=tuple(intake.added),
             changed=tuple(intake.changed),
-            moved=tuple((known.source, file.source) for known, file in plan.moved),
-            described=tuple(file.source for _, file in plan.described),
-            removed=tuple(file.source for file in plan.gone) if options.prune else (),
-            gone=() if options.prune else tuple(file.source for file in plan.gone),
-            unchanged=plan.unchanged,
+            refreshed=tuple(intake.refreshed),
             failures=(*intake.failures, *plan.failed_before),
-            known_failures=len(plan.failed_before),
             warnings=(*plan.warnings, *intake.warnings, *_warn_without_tenant(writer, collection.name)),
-            skipped=found.skipped,
             documents=intake.documents,
             pages=intake.pages,
             chunks=intake.chunks,
@@ -139,6 +144,23 @@ def _ingest_found(
             generation=writer.record.generation,
             interrupted=interrupted,
         )
+
+
+def _planned_report(name: str, plan: IngestPlan, found: Discovery, options: IngestOptions) -> IngestReport:
+    """What the plan says already, whatever comes of the files to be read."""
+    gone = tuple(file.source for file in plan.gone)
+    return IngestReport(
+        collection=name,
+        moved=tuple((known.source, file.source) for known, file in plan.moved),
+        described=tuple(file.source for _, file in plan.described),
+        removed=gone if options.prune else (),
+        gone=() if options.prune else gone,
+        unchanged=plan.unchanged,
+        outdated=plan.outdated,
+        known_failures=len(plan.failed_before),
+        warnings=tuple(plan.warnings),
+        skipped=found.skipped,
+    )
 
 
 def _warn_without_tenant(writer: CollectionWriter, name: str) -> Iterator[Failure]:
@@ -183,24 +205,3 @@ def _apply_plan(
         intake.commit()
         return True
     return False
-
-
-def _dry_run_report(collection: Collection, plan: IngestPlan, found: Discovery, options: IngestOptions) -> IngestReport:
-    return IngestReport(
-        collection=collection.name,
-        added=tuple(file.source for file in plan.added),
-        changed=tuple(file.source for file in plan.changed),
-        moved=tuple((known.source, file.source) for known, file in plan.moved),
-        described=tuple(file.source for _, file in plan.described),
-        warnings=plan.warnings,
-        removed=tuple(file.source for file in plan.gone) if options.prune else (),
-        gone=() if options.prune else tuple(file.source for file in plan.gone),
-        unchanged=plan.unchanged,
-        failures=(
-            *plan.failed_before,
-            *(Failure(replace_surrogates(file.source), reason) for file, reason in plan.unreadable),
-        ),
-        known_failures=len(plan.failed_before),
-        skipped=found.skipped,
-        dry_run=True,
-    )

@@ -76,6 +76,15 @@ class DocumentMetadataChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class ParserVersionChanged:
+    """Another version of a parser has read the document with that `number`, and it says what it said."""
+
+    number: int
+    parser: str
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
 class FileRemoved:
     """The file with record `number` is gone, and its documents go too."""
 
@@ -106,6 +115,7 @@ CommitStep = (
     | FileMetadataChanged
     | FileMoved
     | FileRemoved
+    | ParserVersionChanged
 )
 
 
@@ -133,6 +143,13 @@ def apply_step(connection: sqlite3.Connection, step: CommitStep) -> list[int]:
         return []
     if isinstance(step, DocumentMetadataChanged):
         _update_document_metadata(connection, step.number, stored_layers(connection, step.number).under(step.outside))
+        return []
+    if isinstance(step, ParserVersionChanged):
+        # As with metadata: what is damaged is left so.
+        if is_row_intact(connection, "documents", step.number):
+            versions = (step.parser, step.version, step.number)
+            connection.execute("UPDATE documents SET parser = ?, parser_version = ? WHERE number = ?", versions)
+            update_row_hash(connection, "documents", step.number)
         return []
     gone = _drop_all(connection, _documents_of(connection, step.number))
     connection.execute("DELETE FROM files WHERE number = ?", (step.number,))
