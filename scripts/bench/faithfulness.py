@@ -26,6 +26,7 @@ from made_sentences import KINDS, Made, made_sentences
 from ragcli.grounding.faithfulness.claims import Claim, EvidencePassage, FaithfulnessJudge
 from ragcli.grounding.faithfulness.semantic import SemanticJudge, TokenVectors, support_probability
 from ragcli.grounding.judge_registry import open_faithfulness_judge
+from ragcli.index.late_interaction import idf_weights
 from ragcli.models import load_encoder
 from ragcli.types import CollectionSettings
 
@@ -76,7 +77,7 @@ def token_vectors(made: Sequence[Made]) -> TokenVectors:
     for start in range(0, len(passages), 32):
         for encoding in encoder.encode_tokens(passages[start : start + 32]):
             frequency[np.unique(encoding.token_ids)] += 1
-    return TokenVectors(encoder, frequency, len(passages))
+    return TokenVectors(encoder, lambda token_ids: idf_weights(token_ids, frequency, len(passages)))
 
 
 def fitted(judge: SemanticJudge, made: Sequence[Made]) -> dict[str, float]:

@@ -208,7 +208,7 @@ def test_of_a_collection_with_tenants_only_the_tenants_own_is_found_or_judged(tm
         name = "nobody"
 
         def judge(self, evidence: Evidence, preset: Preset = "balanced") -> Decision:  # noqa: ARG002
-            seen.extend(chunk.source for each in evidence.searcher.snapshots for chunk in each.documents())
+            seen.extend(chunk.source for each in evidence.searcher.readers for chunk in each.documents())
             return Decision(False, 0.0, 0.5, ("LOW_COVERAGE",), "Never.", {}, "nobody")
 
     for sources in (

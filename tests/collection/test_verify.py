@@ -295,6 +295,7 @@ def test_a_query_uses_no_damaged_row(collection: Collection, name: str) -> None:
 
 
 def test_a_vector_that_would_be_nearest_to_everything_is_not_served(collection: Collection) -> None:
+    from ragcli.engines import open_reader
     from ragcli.retrieval.stages import EncodedQuery, fill_pool
 
     path = collection.path / "vectors.f32"
@@ -302,8 +303,8 @@ def test_a_vector_that_would_be_nearest_to_everything_is_not_served(collection: 
     vectors[9] = 1e20 * HashEncoder().encode(["wormhole"])[0]
     path.write_bytes(vectors.tobytes())
     question = EncodedQuery("wormhole", lambda text: HashEncoder().encode_tokens([text])[0])
-    with collection.snapshot() as snapshot, pytest.raises(CollectionError, match="--repair"):
-        fill_pool([snapshot], ["dense"], question, 5)
+    with open_reader(collection) as reader, pytest.raises(CollectionError, match="--repair"):
+        fill_pool([reader], ["dense"], question, 5)
 
 
 def test_a_damaged_row_is_embedded_anew_rather_than_handed_on(collection: Collection) -> None:

@@ -15,9 +15,9 @@ from ragcli.index.late_interaction import (
     TokenReader,
     chunk_frequency,
     idf_weights,
-    max_cosines,
     max_cosines_of_similarities,
     max_sim,
+    max_sim_and_cosines,
     pack_signs,
 )
 from ragcli.index.nearest_neighbours import hamming_distances, top_rows, top_rows_by_signs
@@ -132,20 +132,20 @@ def test_late_interaction_is_the_weighted_sum_of_best_cosines(
     weights = np.random.default_rng(seed).random(terms).astype(np.float32)
     rows = np.random.default_rng(seed).permutation(len(sizes))
     expected = plain_max_sim(query, weights, [chunks[row] for row in rows])
-    np.testing.assert_allclose(max_sim(query, weights, reader, rows).whole, expected, atol=1e-4)
+    np.testing.assert_allclose(max_sim(query, weights, *reader.gather(rows)).whole, expected, atol=1e-4)
 
 
 def test_late_interaction_over_many_tokens_is_exact(tmp_path: Path) -> None:
     chunks = [unit_rows(size, 384, size) for size in (1, 127, 2048, 2049, 700)]
     query, weights = unit_rows(7, 384, 1), np.ones(7, np.float32)
     expected = plain_max_sim(query, weights, chunks)
-    found = max_sim(query, weights, reader_of(chunks, tmp_path), range(5))
+    found = max_sim(query, weights, *reader_of(chunks, tmp_path).gather(range(5)))
     np.testing.assert_allclose(found.whole, expected, atol=1e-4)
 
 
 def test_rounding_the_question_hardly_moves_a_cosine(tmp_path: Path) -> None:
     chunks, query = [unit_rows(1, 384, seed) for seed in range(200)], unit_rows(1, 384, 999)
-    found = max_sim(query, np.ones(1, np.float32), reader_of(chunks, tmp_path), range(200)).whole
+    found = max_sim(query, np.ones(1, np.float32), *reader_of(chunks, tmp_path).gather(range(200))).whole
     exact = np.concatenate([np.where(chunk > 0, 1, -1) for chunk in chunks]) @ query[0] / 384**0.5
     apart = np.abs(found - exact)
     assert 0 < apart.max() < 3e-3
@@ -164,7 +164,7 @@ def test_a_window_scores_what_its_48_tokens_alone_would(tmp_path: Path) -> None:
     chunks = [unit_rows(size, 64, size) for size in (0, 1, 15, 16, 17, 48, 49, 200)]
     reader = reader_of(chunks, tmp_path)
     query, weights = unit_rows(5, 64, 1), np.linspace(0.1, 1, 5, dtype=np.float32)
-    found = max_sim(query, weights, reader, [7, 0, 1, 2, 3, 4, 5, 6])
+    found = max_sim(query, weights, *reader.gather([7, 0, 1, 2, 3, 4, 5, 6]))
     expected = plain_windows(query, weights, [chunks[row] for row in (7, 0, 1, 2, 3, 4, 5, 6)])
     np.testing.assert_allclose(found.window, expected, atol=1e-4)
     assert (found.window <= found.whole + 1e-5).all()
@@ -174,8 +174,9 @@ def test_each_question_token_has_its_own_best_match_in_each_chunk(tmp_path: Path
     chunks = [unit_rows(size, 64, size) for size in (0, 1, 17, 0, 200, 0)]
     query, weights = unit_rows(5, 64, 1), np.linspace(0.1, 1, 5, dtype=np.float32)
     reader = reader_of(chunks, tmp_path)
-    found = max_cosines(query, reader, range(6))
-    np.testing.assert_allclose(found @ weights, max_sim(query, weights, reader, range(6)).whole, atol=1e-5)
+    scores, found = max_sim_and_cosines(query, weights, *reader.gather(range(6)))
+    np.testing.assert_allclose(found @ weights, scores.whole, atol=1e-5)
+    np.testing.assert_array_equal(scores.window, max_sim(query, weights, *reader.gather(range(6))).window)
     assert found[[0, 3, 5]].tolist() == [[0.0] * 5] * 3
     signs = np.concatenate([np.where(chunk > 0, 1, -1) for chunk in chunks]).astype(np.float32) / np.float32(8)
     exact = max_cosines_of_similarities(signs @ query.T, np.asarray([len(chunk) for chunk in chunks]))
@@ -184,9 +185,9 @@ def test_each_question_token_has_its_own_best_match_in_each_chunk(tmp_path: Path
 
 def test_late_interaction_without_rows_or_query_tokens_is_zero(tmp_path: Path) -> None:
     reader = reader_of([unit_rows(2, 16, 0), unit_rows(2, 16, 1)], tmp_path)
-    assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), reader, []).whole.shape == (0,)
+    assert max_sim(unit_rows(2, 16, 1), np.ones(2, np.float32), *reader.gather([])).whole.shape == (0,)
     empty = np.empty((0, 16), np.float32)
-    assert max_sim(empty, np.empty(0, np.float32), reader, [0, 1]).window.tolist() == [0.0, 0.0]
+    assert max_sim(empty, np.empty(0, np.float32), *reader.gather([0, 1])).window.tolist() == [0.0, 0.0]
 
 
 def test_a_rare_token_weighs_more_than_a_common_one() -> None:

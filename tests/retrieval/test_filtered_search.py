@@ -12,9 +12,9 @@ from tests.support.collection_builders import WORDS, prose
 from tests.support.tiny_models import tiny_encoder
 
 from ragcli.collection import Collection, ingest_jsonl
+from ragcli.engines import local_arrays
 from ragcli.filters import Filter, parse_where
 from ragcli.models import load_encoder
-from ragcli.retrieval import stages
 from ragcli.retrieval.exact_search import GrepRequest, count, grep
 from ragcli.retrieval.request import PIPELINE_NAMES, QueryRequest
 from ragcli.retrieval.searcher import Searcher, query
@@ -80,7 +80,7 @@ def test_many_that_meet_the_filter_are_chosen_from_as_well_as_few(
     small: Collection, pipeline: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # From some number on the words' stage asks for more than it needs and drops what does not meet the filter.
-    monkeypatch.setattr(stages, "_MAX_NAMED_CHUNKS", 5)
+    monkeypatch.setattr(local_arrays, "_MAX_NAMED_CHUNKS", 5)
     for text in ("keep", "year >= 1950", "year = 1907"):
         condition = parse_where(text)
         wanted = true_best(small, pipeline, condition, 4)

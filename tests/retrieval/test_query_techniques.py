@@ -168,14 +168,14 @@ def test_hyde_is_the_mean_of_the_question_and_the_passages(places: Path) -> None
     from ragcli.retrieval.searcher import Searcher
 
     with Searcher([Collection.open(places / "data", "notes")]) as searcher:
-        snapshot = searcher.snapshots[0]
-        encoder = searcher.encoder(snapshot.settings.encoder)
+        reader = searcher.readers[0]
+        encoder = searcher.encoder(reader.settings.encoder)
         texts = ["what lifts it", "The flow over the wing.", "A hash of one value."]
         mean = encoder.encode(texts).mean(axis=0)
         request = QueryRequest(texts[0], pipeline="dense", hypothetical=tuple(texts[1:]), top=8)
         hits = searcher.query(request).hits
-        row = snapshot.rows([hits[0].chunk.number])[hits[0].chunk.number]
-        assert hits[0].score == pytest.approx(float(snapshot.vectors[row] @ mean / np.linalg.norm(mean)), abs=1e-5)
+        (vector,) = reader.vectors([hits[0].chunk.number])
+        assert hits[0].score == pytest.approx(float(vector @ mean / np.linalg.norm(mean)), abs=1e-5)
 
 
 @pytest.mark.parametrize("words", [("--hyde", "0"), ("--hyde", "9"), ("--hyde", "--pipeline", "bm25")])

@@ -21,7 +21,7 @@ from ragcli.models import load_encoder
 from ragcli.retrieval import dedupe
 from ragcli.retrieval.request import QueryRequest
 from ragcli.retrieval.searcher import Searcher, query
-from ragcli.retrieval.stages import EncodedQuery, fill_pool, stage_top_scored
+from ragcli.retrieval.stages import EncodedQuery, fill_pool, rank_stage
 from ragcli.types import CollectionSettings, Hit
 
 RAFT = "The leader of the cluster is elected by a vote of the servers for one term."
@@ -83,24 +83,25 @@ def test_the_pool_of_several_collections_has_each_stages_best_over_all_of_them(
     three: list[Collection], encoder: str, depth: int
 ) -> None:
     with Searcher(three) as searcher:
-        snapshots = searcher.snapshots
+        readers = searcher.readers
         question = EncodedQuery(prose(7, 9), lambda text: loaded(encoder).encode_tokens([text])[0])
-        pool = fill_pool(snapshots, ("bm25", "dense"), question, depth)
+        pool = fill_pool(readers, ("bm25", "dense"), question, depth)
         expected: set[tuple[int, int]] = set()
         for stage in ("bm25", "dense"):
             scored = [
                 (-float(score), owner, int(number))
-                for owner, snapshot in enumerate(snapshots)
-                for number, score in zip(*stage_top_scored(snapshot, stage, question, 1000), strict=True)  # type: ignore[arg-type]
+                for owner, reader in enumerate(readers)
+                for number, score in zip(*rank_stage(reader, stage, question, 1000), strict=True)  # type: ignore[arg-type]
             ]
             expected |= {(owner, number) for _, owner, number in sorted(scored)[:depth]}
         assert set(zip(pool.owners.tolist(), pool.numbers.tolist(), strict=True)) == expected
         for owner, number, bm25, dense in zip(
             pool.owners.tolist(), pool.numbers.tolist(), pool.scores["bm25"], pool.scores["dense"], strict=True
         ):
-            row = snapshots[owner].rows([number])[number]
-            assert dense == pytest.approx(float(snapshots[owner].vectors[row] @ question.vector), abs=1e-5)
-            assert bm25 == pytest.approx(snapshots[owner].lexical.scores_of(question.text, [number], boosts=_BODY)[0])
+            (vector,) = readers[owner].vectors([number])
+            assert dense == pytest.approx(float(vector @ question.vector), abs=1e-5)
+            with three[owner].snapshot() as snapshot:
+                assert bm25 == pytest.approx(snapshot.lexical.scores_of(question.text, [number], boosts=_BODY)[0])
 
 
 def _body() -> Any:

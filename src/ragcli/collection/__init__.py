@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING
 
 from ragcli.collection.data_directory import check_name, list_collections
 from ragcli.collection.handle import Collection, CollectionInfo
-from ragcli.collection.read.document_queries import DocumentRow, DocumentText, MetadataField, StoredFailure
+from ragcli.collection.read.document_queries import (
+    DocumentRow,
+    DocumentText,
+    MetadataField,
+    Provenance,
+    StoredFailure,
+)
 from ragcli.collection.read.snapshot import Snapshot
 from ragcli.collection.store.generation_record import NO_ENCODER
 from ragcli.lazy_exports import lazy_exports
@@ -47,6 +53,7 @@ __all__ = [
     "IngestReport",
     "MetadataField",
     "PhaseStarted",
+    "Provenance",
     "Snapshot",
     "StoredFailure",
     "TransferReport",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from ragcli.engines import open_reader
 from ragcli.errors import MissingCollection
 from ragcli.evaluation.dataset_loader import is_known_item, list_first, match_items
 from ragcli.evaluation.pipeline_runner import MODEL_FAILURES, RUN_DEPTH, PipelineRun, Progress, run_pipeline
@@ -16,34 +17,17 @@ from ragcli.evaluation.topics_qrels_runs import EvaluationSet, Level, Qrels, Run
 from ragcli.retrieval.pipelines import PIPELINES
 
 if TYPE_CHECKING:
-    from ragcli.collection import Collection, Snapshot
+    from ragcli.collection import Collection
+    from ragcli.engines import CollectionReader
     from ragcli.llm.chat_model import LanguageModel
 
 
-def index_bytes(snapshot: Snapshot, pipeline: str, reranker: str | None) -> int:
+def index_bytes(reader: CollectionReader, pipeline: str, reranker: str | None) -> int:
     """Bytes of the structures that a pipeline reads, over and above the texts themselves."""
-    parts = structure_bytes(snapshot)
+    parts = reader.structure_bytes()
     chosen = PIPELINES[pipeline]
     stages = (chosen.plain,) if reranker is None and chosen.plain is not None else chosen.stages
     return sum(parts[stage] for stage in stages) + (parts["late"] if reranker == "late" else 0)
-
-
-def structure_bytes(snapshot: Snapshot) -> dict[str, int]:
-    """Bytes by stage: `bm25`, `tfidf`, `dense`, and `late` for the token vectors."""
-    from ragcli.collection.store.chunk_arrays import CHUNK_NUMBERS, TOKEN_OFFSETS, token_bits_file, vector_file
-
-    folder, record = snapshot.folder, snapshot.record
-    dimension = record.dimension
-    return {
-        "bm25": _bytes_on_disk(folder / record.lexical_name),
-        "tfidf": _bytes_on_disk(folder / record.tfidf_name) if record.tfidf_name else 0,
-        "dense": sum(
-            _bytes_on_disk(file.path(folder, record.arrays)) for file in (CHUNK_NUMBERS, vector_file(dimension))
-        ),
-        "late": sum(
-            _bytes_on_disk(file.path(folder, record.arrays)) for file in (TOKEN_OFFSETS, token_bits_file(dimension))
-        ),
-    }
 
 
 def model_bytes(encoder: str, pipeline: str, reranker: str | None, *, engine: str = "auto") -> int:
@@ -109,12 +93,12 @@ def run_experiment(
     from ragcli.retrieval.searcher import Searcher
 
     steady = CircuitBreaker(model, MODEL_FAILURES) if model is not None else None
-    with collection.snapshot() as snapshot:
-        matched, judged_names = match_items(given, _SnapshotItemLookup(snapshot), level)
-        names = _document_names(snapshot, judged_names)
+    with open_reader(collection) as reader:
+        matched, judged_names = match_items(given, _CollectionItems(reader), level)
+        names = _document_names(reader, judged_names)
         results = []
         notes: list[str] = []
-        with Searcher([collection], engine=engine, notify=notify, language_model=steady, prompts=prompts) as searcher:
+        with Searcher([reader], engine=engine, notify=notify, language_model=steady, prompts=prompts) as searcher:
             for spec in specs:
                 done = run_pipeline(
                     searcher,
@@ -129,16 +113,16 @@ def run_experiment(
                 notes += done.notes
                 cost = _run_cost(
                     done,
-                    index_bytes(snapshot, spec.pipeline, done.reranker),
-                    model_bytes(snapshot.settings.encoder, spec.pipeline, done.reranker, engine=engine),
+                    index_bytes(reader, spec.pipeline, done.reranker),
+                    model_bytes(reader.settings.encoder, spec.pipeline, done.reranker, engine=engine),
                 )
                 results.append(score_run(done.run, matched, measures, cost=cost, reranker=done.reranker))
     return ExperimentResult(replace(matched, notes=(*matched.notes, *notes)), tuple(results))
 
 
-def unknown_items(snapshot: Snapshot, qrels: Qrels) -> tuple[str, ...]:
+def unknown_items(reader: CollectionReader, qrels: Qrels) -> tuple[str, ...]:
     """The judged items that the collection does not have, neither as document nor as chunk."""
-    items = _SnapshotItemLookup(snapshot)
+    items = _CollectionItems(reader)
     return tuple(name for name in sorted(qrels.items()) if not is_known_item(name, items))
 
 
@@ -181,11 +165,11 @@ def missing_notes(qrels: Qrels, runs: Sequence[Run]) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _document_names(snapshot: Snapshot, judged: Mapping[str, str]) -> Mapping[str, str]:
+def _document_names(reader: CollectionReader, judged: Mapping[str, str]) -> Mapping[str, str]:
     """What each document is called: where the qrels go by sources, those not judged are called by theirs too."""
     if 2 * sum(name != document for document, name in judged.items()) <= len(judged):
         return judged
-    return {row.document_id: row.source for row in snapshot.documents()} | dict(judged)
+    return {row.document_id: row.source for row in reader.documents()} | dict(judged)
 
 
 def _run_cost(done: PipelineRun, index: int, models: int) -> RunCost | None:
@@ -194,18 +178,18 @@ def _run_cost(done: PipelineRun, index: int, models: int) -> RunCost | None:
     return RunCost(done.latency.p50, done.latency.p95, done.latency.queries, index, models)
 
 
-class _SnapshotItemLookup:
-    """A snapshot's documents and chunks, as the matching of ids asks for them."""
+class _CollectionItems:
+    """A collection's documents and chunks, as the matching of ids asks for them."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self._snapshot = snapshot
+    def __init__(self, reader: CollectionReader) -> None:
+        self._reader = reader
 
     def document(self, name: str) -> str | None:
         try:
-            return self._snapshot.document(name).document_id
+            return self._reader.document(name).document_id
         except MissingCollection:
             return None
 
     def chunk(self, name: str) -> str | None:
-        chunk = self._snapshot.find_chunk(name)
+        chunk = self._reader.find_chunk(name)
         return chunk.document_id if chunk is not None else None

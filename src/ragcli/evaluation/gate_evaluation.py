@@ -224,7 +224,7 @@ def fit_gate_calibration(
 
     Raises InputError when there are too few questions of either label.
     """
-    (snapshot,) = searcher.snapshots
+    (reader,) = searcher.readers
     observations: list[LabelledFeatures] = []
     for done, question in enumerate(questions, 1):
         observed = _observation(searcher, question, done)
@@ -232,10 +232,10 @@ def fit_gate_calibration(
             observations.append(observed)
         if progress is not None:
             progress("calibrating", done, len(questions))
-    bare = not snapshot.record.dimension
+    bare = not reader.dimension
     base = default_calibration("words" if bare else "meanings")
     fitted = fit_collection_calibration(
-        base, observations, encoder=snapshot.record.fingerprint, where="the collection's own questions"
+        base, observations, encoder=reader.fingerprint, where="the collection's own questions"
     )
     truth = [each.answerable for each in observations]
     scores = [base.probability(each.features) for each in observations]

@@ -62,7 +62,7 @@ def extract_answer(
             each.hit.chunk.start + each.start,
         )
     )
-    snapshots = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
+    readers = {reader.name: reader for reader in searcher.readers}
     sentences = tuple(
         CitedSentence(f"“{' '.join(each.text.split())}” [{each.hit.rank}]", (each.hit.rank,)) for each in chosen
     )
@@ -71,7 +71,7 @@ def extract_answer(
             each.hit.chunk.chunk_id,
             each.start,
             each.end,
-            snapshots[each.hit.chunk.collection].page_of(each.hit.chunk, each.start),
+            readers[each.hit.chunk.collection].page_of(each.hit.chunk, each.start),
         )
         for each in chosen
     )

@@ -80,33 +80,30 @@ class LateInteractionScores:
 
 
 def max_sim(
-    query_tokens: Float32Array, query_weights: Float32Array, reader: TokenReader, rows: Sequence[int] | Int64Array
+    query_tokens: Float32Array, query_weights: Float32Array, bits: SignBits, counts: Int64Array
 ) -> LateInteractionScores:
-    """Scores of the chunks at `rows` for query tokens (q, d), unit rows, with weights (q,).
+    """Scores for query tokens (q, d), unit rows, with weights (q,), of n chunks with `counts` (n,) tokens each.
 
-    A chunk without tokens scores 0. Weights must not be negative; divide them by their sum for scores in [-1, 1].
+    `bits` (t, ceil(d / 8)) are the sign bits of their tokens, chunk after chunk. A chunk without tokens scores 0.
+    Weights must not be negative; divide them by their sum for scores in [-1, 1].
     """
-    return max_sim_of_all(query_tokens, query_weights, [(reader, rows)])
+    of_block, filled = _cosines_of_blocks(query_tokens, bits, counts)
+    return _scores_of_blocks(of_block, filled, query_weights)
 
 
-def max_sim_of_all(
-    query_tokens: Float32Array,
-    query_weights: Float32Array,
-    parts: Sequence[tuple[TokenReader, Sequence[int] | Int64Array]],
-) -> LateInteractionScores:
-    """As `max_sim`, for the chunks of several readers, one after another: one product costs less than many small."""
-    of_block, counts = _cosines_of_blocks(query_tokens, *_gather_all(parts))
-    return _scores_of_blocks(of_block, counts, query_weights)
+def max_sim_and_cosines(
+    query_tokens: Float32Array, query_weights: Float32Array, bits: SignBits, counts: Int64Array
+) -> tuple[LateInteractionScores, Float32Array]:
+    """As `max_sim`, and how near the nearest token of each chunk comes to each of the query: cosines (n, q).
 
-
-def max_cosines(query_tokens: Float32Array, reader: TokenReader, rows: Sequence[int] | Int64Array) -> Float32Array:
-    """How near the nearest token of each chunk comes to each query token: cosines (n, q), 0 in a chunk without any."""
-    of_block, counts = _cosines_of_blocks(query_tokens, *reader.gather(rows))
-    return _best_of_chunks(of_block, counts)
+    Of a chunk without any token they are 0.
+    """
+    of_block, filled = _cosines_of_blocks(query_tokens, bits, counts)
+    return _scores_of_blocks(of_block, filled, query_weights), _best_of_chunks(of_block, filled)
 
 
 def max_cosines_of_similarities(similarities: Float32Array, counts: Int64Array) -> Float32Array:
-    """The same from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
+    """The cosines of `max_sim_and_cosines` from those (tokens, q) of every token of n passages, `counts` (n,) each."""
     return _best_of_chunks(_block_maxima(similarities, counts), counts)
 
 
@@ -115,13 +112,6 @@ def max_sim_of_similarities(
 ) -> LateInteractionScores:
     """Scores from the cosines (tokens, q) of every token of n passages, which have `counts` (n,) tokens each."""
     return _scores_of_blocks(_block_maxima(similarities, counts), counts, query_weights)
-
-
-def _gather_all(parts: Sequence[tuple[TokenReader, Sequence[int] | Int64Array]]) -> tuple[SignBits, Int64Array]:
-    gathered = [reader.gather(rows) for reader, rows in parts]
-    if len(gathered) == 1:
-        return gathered[0]
-    return np.concatenate([bits for bits, _ in gathered]), np.concatenate([counts for _, counts in gathered])
 
 
 def _cosines_of_blocks(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ragcli.index.late_interaction import SignBits, pack_signs
 
 if TYPE_CHECKING:
-    from ragcli.array_types import BoolArray, Float32Array, Int64Array
+    from ragcli.array_types import BoolArray, Float32Array, Int32Array, Int64Array
 
 
 SIGN_SCAN_MIN_ROWS: Final = 8192
@@ -91,7 +91,7 @@ def top_rows_among(
     return rows[places], values
 
 
-def in_sorted(numbers: Int64Array, among: Int64Array) -> BoolArray:
+def in_sorted(numbers: Int64Array, among: Int64Array | Int32Array) -> BoolArray:
     """Which of the numbers are among these, which ascend."""
     if not len(among):
         return np.zeros(len(numbers), np.bool_)

@@ -68,12 +68,12 @@ def _vectors(candidates: list[Candidate]) -> dict[int, tuple[IntArray, FloatArra
     found = {}
     for key, places in members.items():
         group = candidates[places[0]].group
-        if not group.snapshots[0].record.dimension:
+        if not group.readers[0].dimension:
             raise UsageError(
-                f"--diversity compares vectors, and the collection '{group.snapshots[0].collection}' was made"
+                f"--diversity compares vectors, and the collection '{group.readers[0].name}' was made"
                 " without an encoder."
             )
-        vectors = pool_vectors(group.snapshots, group.pool)[[candidates[at].place for at in places]]
+        vectors = pool_vectors(group.readers, group.pool)[[candidates[at].place for at in places]]
         found[key] = np.asarray(places), vectors, {at: row for row, at in enumerate(places)}
     return found
 
@@ -93,15 +93,14 @@ class NearDuplicates:
         self._holders: dict[Shingle, list[int]] = {}
         self._looked_up = 0
 
-    def find(self, candidate: Candidate, text: str) -> int | None:
+    def find(self, group: RankedPool, vector: FloatArray | None, text: str) -> int | None:
         """Which of those taken, counted from 0, says the same; otherwise None, and it is taken itself."""
-        vector = _vector_of(candidate)
         near = None if self._by_words or vector is None else self._near(vector)
         alike = self._sharing(text) if near is None or len(near) > MAX_PAIRWISE else self._saying_the_same(near, text)
         for at in alike:
-            if not self._apart(at, candidate.group, vector):
+            if not self._apart(at, group, vector):
                 return at
-        self._keep(candidate.group, vector, text)
+        self._keep(group, vector, text)
         return None
 
     def _near(self, vector: FloatArray) -> list[int]:
@@ -160,14 +159,6 @@ class NearDuplicates:
 
 def _are_near_duplicates(shared: int, runs: frozenset[Shingle], others: frozenset[Shingle]) -> bool:
     return shared >= SHINGLE_OVERLAP * min(len(runs), len(others))
-
-
-def _vector_of(candidate: Candidate) -> FloatArray | None:
-    snapshot = candidate.group.snapshot_of(candidate.place)
-    if not snapshot.record.dimension:
-        return None
-    vector: FloatArray = snapshot.vectors[int(candidate.group.pool.rows[candidate.place])]
-    return vector
 
 
 _MAX_POOL: Final = 400

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ragcli.engines import opened
 from ragcli.errors import UsageError
 from ragcli.types import GrepHit
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, DocumentText
+    from ragcli.engines import CollectionReader
     from ragcli.filters import Filter
     from ragcli.index.pattern_matching import PatternMatcher
 
@@ -51,7 +53,7 @@ class SourceCount:
     count: int
 
 
-def grep(collections: Sequence[Collection], request: GrepRequest) -> tuple[GrepHit, ...]:
+def grep(collections: Sequence[Collection | CollectionReader], request: GrepRequest) -> tuple[GrepHit, ...]:
     """Hits in order of collection, source and place.
 
     Raises UsageError for a pattern that is empty or no regular expression, InputError for one that takes
@@ -66,25 +68,25 @@ def grep(collections: Sequence[Collection], request: GrepRequest) -> tuple[GrepH
     return tuple(hits)
 
 
-def count(collections: Sequence[Collection], request: GrepRequest) -> tuple[SourceCount, ...]:
+def count(collections: Sequence[Collection | CollectionReader], request: GrepRequest) -> tuple[SourceCount, ...]:
     """Hits per document, documents without any left out; `max_hits` does not apply."""
     matcher = _matcher(request)
     counts = []
     for collection in collections:
-        with collection.snapshot() as snapshot:
-            for document in snapshot.texts(matcher.prefilter, request.where):
-                found = sum(1 for _ in _document_hits(collection.name, document, matcher, request))
+        with opened(collection) as reader:
+            for document in reader.document_texts(matcher.prefilter, request.where):
+                found = sum(1 for _ in _document_hits(reader.name, document, matcher, request))
                 if found:
-                    counts.append(SourceCount(collection.name, document.source, document.path, found))
+                    counts.append(SourceCount(reader.name, document.source, document.path, found))
     return tuple(counts)
 
 
-def _all_hits(collections: Sequence[Collection], request: GrepRequest) -> Iterator[GrepHit]:
+def _all_hits(collections: Sequence[Collection | CollectionReader], request: GrepRequest) -> Iterator[GrepHit]:
     matcher = _matcher(request)
     for collection in collections:
-        with collection.snapshot() as snapshot:
-            for document in snapshot.texts(matcher.prefilter, request.where):
-                yield from _document_hits(collection.name, document, matcher, request)
+        with opened(collection) as reader:
+            for document in reader.document_texts(matcher.prefilter, request.where):
+                yield from _document_hits(reader.name, document, matcher, request)
 
 
 def _matcher(request: GrepRequest) -> PatternMatcher:

@@ -20,13 +20,17 @@ from ragcli.retrieval.pipelines import CROSS_ENCODER_WEIGHT, Pipeline
 from ragcli.retrieval.stages import CandidatePool, StageScores, pool_documents, pool_vectors
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
     from ragcli.models import FloatArray
     from ragcli.retrieval.request import QueryRequest
 
 
 def final_scores(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, pipeline: Pipeline, request: QueryRequest, reranker: str | None
+    readers: Sequence[CollectionReader],
+    pool: CandidatePool,
+    pipeline: Pipeline,
+    request: QueryRequest,
+    reranker: str | None,
 ) -> StageScores:
     """One score per candidate, float64 (n,). The feedback's own scores are added to `pool.scores`."""
     weights = {**pipeline.weights}
@@ -40,7 +44,7 @@ def final_scores(
     if not share or "dense" not in pool.scores or len(pool) < 2:
         return fused
     standard = z_scores(fused)
-    likeness = feedback_scores(standard, pool_vectors(snapshots, pool), pool_documents(snapshots, pool))
+    likeness = feedback_scores(standard, pool_vectors(readers, pool), pool_documents(readers, pool))
     pool.scores["feedback"] = likeness
     final: StageScores = standard + share * z_scores(likeness)
     return final
@@ -83,14 +87,14 @@ _DAY: Final = 86_400.0
 
 
 def recency_scores(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, half_life: float, *, now: float | None = None
+    readers: Sequence[CollectionReader], pool: CandidatePool, half_life: float, *, now: float | None = None
 ) -> StageScores:
     """0.5 to the power of each candidate's age in half-lives (days), (n,): 1 today or later; NaN without a date."""
     moment = time.time() if now is None else now
     found = np.full(len(pool), np.nan)
     for owner in dict.fromkeys(pool.owners.tolist()):
         mine = np.flatnonzero(pool.owners == owner)
-        dates = snapshots[owner].dates(pool.numbers[mine].tolist())
+        dates = readers[owner].dates(pool.numbers[mine].tolist())
         for place in mine.tolist():
             date = dates.get(int(pool.numbers[place]))
             if date is not None:

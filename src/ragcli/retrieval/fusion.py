@@ -114,7 +114,7 @@ def merge_encoder_groups(groups: Sequence[RankedPool], weights: Mapping[str, flo
         Candidate(
             group,
             place,
-            weights.get(group.snapshot_of(place).collection, 1.0) / (RRF_K + rank),
+            weights.get(group.reader_of(place).name, 1.0) / (RRF_K + rank),
             "fused",
             float(group.final[place]),
         )
@@ -125,7 +125,7 @@ def merge_encoder_groups(groups: Sequence[RankedPool], weights: Mapping[str, flo
 
 
 def _collection_weighted(group: RankedPool, weights: Mapping[str, float]) -> list[Candidate]:
-    of_owner = np.asarray([weights.get(snapshot.collection, 1.0) for snapshot in group.snapshots])
+    of_owner = np.asarray([weights.get(reader.name, 1.0) for reader in group.readers])
     scores = min_max(group.final) * of_owner[group.pool.owners] if len(group.pool) else group.final
     order = sorted(group.order, key=lambda place: -float(scores[place]))
     return [Candidate(group, place, float(scores[place]), "fused", float(group.final[place])) for place in order]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import TYPE_CHECKING, Final
@@ -13,11 +13,12 @@ import numpy as np
 from ragcli.retrieval.dedupe import NearDuplicates, maximal_marginal_relevance
 from ragcli.retrieval.fusion import merge_encoder_groups
 from ragcli.retrieval.identity import IDENTITY_KINDS, IdentityKey, document_identities
-from ragcli.retrieval.stages import Candidate, RankedPool
+from ragcli.retrieval.stages import Candidate, EncodedQuery, RankedPool
 from ragcli.types import Hit, StoredChunk
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
+    from ragcli.models import FloatArray
     from ragcli.retrieval.request import QueryRequest
 
 _SCORE_NAMES: Final = ("bm25", "tfidf", "dense", "rerank", "window", "feedback")
@@ -31,9 +32,9 @@ def ordered_candidates(groups: Sequence[RankedPool], request: QueryRequest) -> I
 
 def build_hits(groups: Sequence[RankedPool], request: QueryRequest) -> tuple[Hit, ...]:
     """The first `request.top` hits, with at most `max_per_source` from one document, each document and text once."""
-    comparable = len(groups) == 1 and bool(groups[0].snapshots[0].record.dimension)
+    comparable = len(groups) == 1 and bool(groups[0].readers[0].dimension)
     chosen = _HitSelection(request, NearDuplicates(by_words=not comparable) if not request.keep_duplicates else None)
-    several = sum(len(group.snapshots) for group in groups) > 1
+    several = sum(len(group.readers) for group in groups) > 1
     for batch in _batches(ordered_candidates(groups, request), max(request.top, 1)):
         for found in _with_texts(batch, request, several=several):
             chosen.offer(found)
@@ -50,6 +51,7 @@ class _HitDraft:
     chunk: StoredChunk
     cosine: float
     key: IdentityKey
+    vector: FloatArray | None
     duplicates: list[StoredChunk] = field(default_factory=list)
     others: list[_HitDraft] = field(default_factory=list)
 
@@ -117,7 +119,7 @@ class _HitSelection:
         if leads and len(self._shown) == self._request.top:
             return
         if self._repeats is not None:
-            repeated = self._repeats.find(found.candidate, found.chunk.text)
+            repeated = self._repeats.find(found.candidate.group, found.vector, found.chunk.text)
             if repeated is not None:
                 self._kept[repeated].duplicates.append(found.chunk)
                 return
@@ -131,43 +133,46 @@ class _HitSelection:
 
 
 def _with_texts(batch: Sequence[Candidate], request: QueryRequest, *, several: bool) -> Iterator[_HitDraft]:
-    wanted: dict[Snapshot, list[int]] = {}
-    words: dict[Snapshot, str] = {}
+    wanted: dict[CollectionReader, list[int]] = {}
+    questions: dict[CollectionReader, EncodedQuery] = {}
     for candidate in batch:
-        snapshot = candidate.group.snapshot_of(candidate.place)
-        wanted.setdefault(snapshot, []).append(candidate.group.number_of(candidate.place))
-        words[snapshot] = candidate.group.words
-    found = {snapshot: snapshot.live_chunks(numbers) for snapshot, numbers in wanted.items()}
-    cosines = {snapshot: _cosines(snapshot, words[snapshot], chunks) for snapshot, chunks in found.items()}
+        reader = candidate.group.reader_of(candidate.place)
+        wanted.setdefault(reader, []).append(candidate.group.number_of(candidate.place))
+        questions[reader] = candidate.group.question
+    found = {reader: reader.chunks(numbers) for reader, numbers in wanted.items()}
+    cosines = {
+        reader: dict(
+            zip(numbers, np.nan_to_num(reader.scores("tfidf", questions[reader], numbers)).tolist(), strict=True)
+        )
+        for reader, numbers in wanted.items()
+    }
+    vectors: dict[CollectionReader, dict[int, FloatArray]] = {
+        reader: dict(zip(numbers, reader.vectors(numbers), strict=True)) if reader.dimension else {}
+        for reader, numbers in wanted.items()
+    }
     # Within one collection every document has a place of its own, unless one is told what else makes it the same.
     identity = request.identity if several or request.identity not in IDENTITY_KINDS else "none"
-    keys = {snapshot: document_identities(snapshot, chunks, identity) for snapshot, chunks in found.items()}
+    keys = {reader: document_identities(reader, chunks, identity) for reader, chunks in found.items()}
     for candidate in batch:
-        snapshot, number = candidate.group.snapshot_of(candidate.place), candidate.group.number_of(candidate.place)
-        yield _HitDraft(candidate, found[snapshot][number], cosines[snapshot][number], keys[snapshot][number])
+        reader, number = candidate.group.reader_of(candidate.place), candidate.group.number_of(candidate.place)
+        yield _HitDraft(
+            candidate, found[reader][number], cosines[reader][number], keys[reader][number], vectors[reader].get(number)
+        )
+
+
+def _cosines(reader: CollectionReader, question: EncodedQuery, numbers: Sequence[int]) -> dict[int, float]:
+    """The TF-IDF cosine of the question with each chunk, by number; 0 where nothing was fitted."""
+    return dict(zip(numbers, np.nan_to_num(reader.scores("tfidf", question, numbers)).tolist(), strict=True))
 
 
 def _copies(candidate: Candidate) -> Iterator[StoredChunk]:
     """The same passage in other collections, which was left out of the pool."""
     group, place, *_ = candidate
     for owner, number in group.pool.copies.get((int(group.pool.owners[place]), group.number_of(place)), ()):
-        yield from group.snapshots[owner].chunks([number]).values()
+        yield from group.readers[owner].chunks([number]).values()
 
 
 def _batches(items: Iterable[Candidate], size: int) -> Iterator[list[Candidate]]:
     left = iter(items)
     while batch := list(islice(left, size)):
         yield batch
-
-
-def _cosines(snapshot: Snapshot, text: str, chunks: Mapping[int, StoredChunk]) -> dict[int, float]:
-    """The TF-IDF cosine of the question with each chunk, by number; 0 where nothing was fitted."""
-    if snapshot.tfidf is None:
-        return dict.fromkeys(chunks, 0.0)
-    known = dict(zip(chunks, snapshot.tfidf.cosines(text, list(chunks)).tolist(), strict=True))
-    # Taken in after the last fit: weighed on the spot by what was learned then.
-    later = [number for number, cosine in known.items() if np.isnan(cosine)]
-    if later:
-        weighed = snapshot.tfidf.cosine(text, [chunks[number].text for number in later])
-        known |= dict(zip(later, weighed.tolist(), strict=True))
-    return known

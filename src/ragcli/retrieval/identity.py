@@ -9,14 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
     from ragcli.types import StoredChunk
 
 DocumentIdentity = str | Callable[["StoredChunk"], Hashable]
 """`content`, `path`, `none`, a key of metadata, or a function from a chunk to what its document is known by."""
 
 IDENTITY_KINDS: Final = ("content", "path", "none")
-_STDIN: Final = b"-"
 
 # Rounding differs with a row's place in the product; different texts are further apart.
 _SCORE_TOLERANCE: Final = 1e-5
@@ -27,7 +26,7 @@ ChunkAddress = tuple[int, int]
 
 
 def document_identities(
-    snapshot: Snapshot, chunks: Mapping[int, StoredChunk], identity: DocumentIdentity
+    reader: CollectionReader, chunks: Mapping[int, StoredChunk], identity: DocumentIdentity
 ) -> dict[int, IdentityKey]:
     """What the document of each chunk, by number, is known by. One without such a thing is like no other."""
     alone: dict[int, IdentityKey] = {
@@ -40,13 +39,11 @@ def document_identities(
     if identity not in IDENTITY_KINDS:
         values = {number: chunk.metadata.get(identity) for number, chunk in chunks.items()}
         return alone | _known({number: _hashable(value) for number, value in values.items()})
-    places = snapshot.provenance(list(chunks))
+    places = reader.provenance(list(chunks))
     if identity == "content":
         return alone | _known({number: place.text for number, place in places.items()})
     # Records that came through a pipe have no path that would tell them from those of another pipe.
-    return alone | _known(
-        {number: (place.path, place.record) for number, place in places.items() if place.path != _STDIN}
-    )
+    return alone | _known({number: (place.path, place.record) for number, place in places.items() if not place.piped})
 
 
 def _known(values: Mapping[int, Hashable]) -> dict[int, IdentityKey]:
@@ -60,7 +57,7 @@ def _hashable(value: object) -> Hashable:
 
 
 def find_copies(
-    snapshots: Sequence[Snapshot], candidates: Sequence[ChunkAddress], preferred: Callable[[str], float]
+    readers: Sequence[CollectionReader], candidates: Sequence[ChunkAddress], preferred: Callable[[str], float]
 ) -> dict[ChunkAddress, tuple[ChunkAddress, ...]]:
     """The candidates that are the same stretch of the same text in several collections: one, and its copies.
 
@@ -71,8 +68,8 @@ def find_copies(
         numbers.setdefault(owner, []).append(number)
     first: dict[tuple[bytes, int, int], ChunkAddress] = {}
     found: dict[ChunkAddress, tuple[ChunkAddress, ...]] = {}
-    for owner in sorted(numbers, key=lambda owner: (-preferred(snapshots[owner].collection), owner)):
-        for number, place in snapshots[owner].provenance(numbers[owner]).items():
+    for owner in sorted(numbers, key=lambda owner: (-preferred(readers[owner].name), owner)):
+        for number, place in readers[owner].provenance(numbers[owner]).items():
             kept = first.setdefault((place.text, place.start, place.stop), (owner, number))
             # A text that is twice in one collection is two documents there.
             if kept[0] != owner:

@@ -13,7 +13,7 @@ from ragcli.collection import NO_ENCODER
 from ragcli.errors import InputError, MissingCollection
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
     from ragcli.models import Encoder, FloatArray
     from ragcli.types import Document, StoredChunk
 
@@ -29,73 +29,71 @@ EncoderLoader = Callable[[str], "Encoder"]
 @dataclass(frozen=True, slots=True)
 class SimilarityQuery:
     """A question made of passages. `vector` (d,) is None where there is no encoder; `left_out` are chunk numbers by
-    the folder of their collection."""
+    their collection."""
 
     text: str
     vector: FloatArray | None
-    left_out: Mapping[Path, frozenset[int]]
+    left_out: Mapping[CollectionReader, frozenset[int]]
 
 
 class SimilarityTarget:
     """What hits are to be like: chunks of a collection, or a document that was read for it."""
 
     def __init__(
-        self, source: tuple[Snapshot, Sequence[StoredChunk]] | Document, left_out: Mapping[Path, frozenset[int]]
+        self,
+        source: tuple[CollectionReader, Sequence[StoredChunk]] | Document,
+        left_out: Mapping[CollectionReader, frozenset[int]],
     ) -> None:
         self._source = source
         self._left_out = left_out
         self._seen: dict[str, SimilarityQuery] = {}
 
-    def query_for(self, snapshots: Sequence[Snapshot], encoder: EncoderLoader) -> SimilarityQuery:
+    def query_for(self, readers: Sequence[CollectionReader], encoder: EncoderLoader) -> SimilarityQuery:
         """The question to ask collections that share an encoder."""
-        name = snapshots[0].settings.encoder
+        name = readers[0].settings.encoder
         if name not in self._seen:
-            texts, vectors = self._passages(snapshots[0], encoder)
+            texts, vectors = self._passages(readers[0], encoder)
             mean = None if vectors is None else _mean(vectors)
             self._seen[name] = SimilarityQuery(_central_text(texts, vectors, mean), mean, self._left_out)
         return self._seen[name]
 
-    def _passages(self, asked: Snapshot, encoder: EncoderLoader) -> tuple[list[str], FloatArray | None]:
+    def _passages(self, asked: CollectionReader, encoder: EncoderLoader) -> tuple[list[str], FloatArray | None]:
         name = asked.settings.encoder
         if not isinstance(self._source, tuple):
             texts, inputs = _chunked(self._source, asked)
             return texts, None if name == NO_ENCODER else encoder(name).encode(inputs)
-        snapshot, chunks = self._source
+        reader, chunks = self._source
         if name == NO_ENCODER:
             return [chunk.text for chunk in chunks], None
-        if snapshot.settings.encoder == name:
-            rows = list(snapshot.rows([chunk.number for chunk in chunks]).values())
-            snapshot.check_vectors(rows)
-            return [chunk.text for chunk in chunks], np.asarray(snapshot.vectors[rows])
+        if reader.settings.encoder == name:
+            return [chunk.text for chunk in chunks], reader.vectors([chunk.number for chunk in chunks])
         texts = [chunk.text for chunk in _evenly_sampled(chunks)]
         return texts, encoder(name).encode(texts)
 
 
-def find_target(snapshots: Sequence[Snapshot], like: str) -> SimilarityTarget:
+def find_target(readers: Sequence[CollectionReader], like: str) -> SimilarityTarget:
     """The chunk of that id, the document of that id, source or path, or else the file.
 
     MissingCollection if there is none of them; InputError if the file cannot be read as one document.
     """
-    for snapshot in snapshots:
-        if (chunk := snapshot.find_chunk(like)) is not None:
-            place = snapshot.provenance([chunk.number])[chunk.number]
-            characters = snapshot.document(chunk.document_id).characters
-            left_out = _chunks_of_same_text(snapshots, place.text, characters, (chunk.start, chunk.end))
-            return SimilarityTarget((snapshot, [chunk]), left_out)
+    for reader in readers:
+        if (chunk := reader.find_chunk(like)) is not None:
+            place = reader.provenance([chunk.number])[chunk.number]
+            characters = reader.document(chunk.document_id).characters
+            left_out = _chunks_of_same_text(readers, place.text, characters, (chunk.start, chunk.end))
+            return SimilarityTarget((reader, [chunk]), left_out)
     path = _path(like)
-    for snapshot in snapshots:
+    for reader in readers:
         for name in (like, *([str(path)] if path is not None else [])):
             try:
-                row = snapshot.document(name)
+                row = reader.document(name)
             except MissingCollection:
                 continue
-            chunks = snapshot.document_chunks(row.document_id)
+            chunks = reader.document_chunks(row.document_id)
             if not chunks:
                 raise InputError(f"{like} has no text, so nothing is like it.")
-            place = snapshot.provenance([chunks[0].number])[chunks[0].number]
-            return SimilarityTarget(
-                (snapshot, chunks), _chunks_of_same_text(snapshots, place.text, row.characters, None)
-            )
+            place = reader.provenance([chunks[0].number])[chunks[0].number]
+            return SimilarityTarget((reader, chunks), _chunks_of_same_text(readers, place.text, row.characters, None))
     if path is None:
         raise MissingCollection(
             f"There is no chunk or document '{like[:200]}' in the collections searched, and no such file;"
@@ -104,9 +102,7 @@ def find_target(snapshots: Sequence[Snapshot], like: str) -> SimilarityTarget:
     from ragcli.collection.store.row_hash import hash_text
 
     document = _read(path)
-    return SimilarityTarget(
-        document, _chunks_of_same_text(snapshots, hash_text(document.text), len(document.text), None)
-    )
+    return SimilarityTarget(document, _chunks_of_same_text(readers, hash_text(document.text), len(document.text), None))
 
 
 def _path(like: str) -> Path | None:
@@ -119,14 +115,14 @@ def _path(like: str) -> Path | None:
 
 
 def _chunks_of_same_text(
-    snapshots: Sequence[Snapshot], text: bytes, characters: int, stretch: tuple[int, int] | None
-) -> dict[Path, frozenset[int]]:
+    readers: Sequence[CollectionReader], text: bytes, characters: int, stretch: tuple[int, int] | None
+) -> dict[CollectionReader, frozenset[int]]:
     found = {}
-    for snapshot in snapshots:
-        places = snapshot.same_text(text, characters)
+    for reader in readers:
+        places = reader.same_text(text, characters)
         numbers = frozenset(number for number, *place in places if stretch is None or tuple(place) == stretch)
         if numbers:
-            found[snapshot.folder] = numbers
+            found[reader] = numbers
     return found
 
 
@@ -149,7 +145,7 @@ def _read(path: Path) -> Document:
     return documents[0]
 
 
-def _chunked(document: Document, asked: Snapshot) -> tuple[list[str], list[str]]:
+def _chunked(document: Document, asked: CollectionReader) -> tuple[list[str], list[str]]:
     """The texts of a document's chunks, and what the encoder is given for each, as the collection would have them."""
     from ragcli.documents import chunk_document, embedding_text
 

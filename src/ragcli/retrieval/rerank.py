@@ -13,51 +13,54 @@ from ragcli.retrieval.stages import CandidatePool, EncodedQuery, StageScores
 from ragcli.text.stop_words import content_words
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    import numpy.typing as npt
+
+    from ragcli.engines import CollectionReader
     from ragcli.index.late_interaction import LateInteractionScores
     from ragcli.models import Encoder, Encoding, FloatArray, IntArray, TextReranker
+    from ragcli.retrieval.search_session import SearchSession
+    from ragcli.types import StoredChunk
+
+    Scores = npt.NDArray[np.float64]
 
 
 _ENCODE_BATCH: Final = 32
 
 
 def late_interaction_scores(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery, encoder: Callable[[], Encoder]
+    readers: Sequence[CollectionReader], pool: CandidatePool, question: EncodedQuery, encoder: Callable[[], Encoder]
 ) -> dict[str, StageScores]:
     """MaxSim of the question with each candidate as a whole ("rerank") and with its best window ("window")."""
-    from ragcli.index.late_interaction import max_sim_of_all
+    from ragcli.index.late_interaction import max_sim
 
     query = question.encoding
-    weights = token_weights(snapshots, query.token_ids)
+    weights = token_weights(readers, query.token_ids)
     scores = {"rerank": np.zeros(len(pool)), "window": np.zeros(len(pool))}
     owners = dict.fromkeys(pool.owners.tolist())
-    kept = [(owner, reader) for owner in owners if (reader := snapshots[owner].tokens) is not None]
+    places = {owner: np.flatnonzero(pool.owners == owner) for owner in owners}
+    kept = [owner for owner in owners if readers[owner].has_token_vectors]
     if kept:
-        # Not by np.isin, which imports the whole of numpy.ma.
-        whose = {owner for owner, _ in kept}
-        mine = np.asarray([owner in whose for owner in pool.owners.tolist()])
-        parts = [(reader, pool.rows[pool.owners == owner]) for owner, reader in kept]
-        found = max_sim_of_all(query.tokens, weights, parts)
+        # One product over all collections costs less than many small ones.
+        mine = np.concatenate([places[owner] for owner in kept])
+        bits, counts = zip(*(readers[owner].token_bits(pool.numbers[places[owner]]) for owner in kept), strict=True)
+        found = max_sim(query.tokens, weights, np.concatenate(bits), np.concatenate(counts))
         scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
     for owner in owners:
-        if snapshots[owner].tokens is None:
-            mine = pool.owners == owner
-            texts = _chunk_texts(snapshots[owner], pool.numbers[mine].tolist())
+        if owner not in kept:
+            texts = chunk_texts(readers[owner], pool.numbers[places[owner]].tolist())
             found = late_interaction_with_texts(encoder(), query, weights, texts)
-            scores["rerank"][mine], scores["window"][mine] = found.whole, found.window
+            scores["rerank"][places[owner]], scores["window"][places[owner]] = found.whole, found.window
     return scores
 
 
-def token_weights(snapshots: Sequence[Snapshot], token_ids: IntArray) -> FloatArray:
+def token_weights(readers: Sequence[CollectionReader], token_ids: IntArray) -> FloatArray:
     """How much each word piece of a question (t,) counts: the rarer in these collections together, the more."""
     from ragcli.index.late_interaction import idf_weights
 
     frequency = np.zeros(len(token_ids), np.int64)
-    for snapshot in snapshots:
-        # An index taken over without its model has counted no word pieces.
-        if len(snapshot.token_frequency):
-            frequency += snapshot.token_frequency[token_ids]
-    return idf_weights(range(len(frequency)), frequency, sum(snapshot.chunk_count for snapshot in snapshots))
+    for reader in readers:
+        frequency += reader.token_frequency(token_ids)
+    return idf_weights(range(len(frequency)), frequency, sum(reader.chunk_count for reader in readers))
 
 
 def late_interaction_with_texts(
@@ -79,29 +82,20 @@ def late_interaction_with_texts(
 
 
 def cross_encoder_scores(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, reranker: TextReranker, text: str
+    readers: Sequence[CollectionReader], pool: CandidatePool, reranker: TextReranker, text: str
 ) -> StageScores:
     """A cross-encoder's score of (question, passage) for each candidate, float64 (n,)."""
     passages = np.empty(len(pool), dtype=object)
     for owner in dict.fromkeys(pool.owners.tolist()):
         mine = np.flatnonzero(pool.owners == owner)
-        passages[mine] = _chunk_texts(snapshots[owner], pool.numbers[mine].tolist())
+        passages[mine] = chunk_texts(readers[owner], pool.numbers[mine].tolist())
     return np.asarray(reranker.score(text, passages.tolist()), dtype=np.float64) if len(pool) else np.zeros(0)
 
 
-def _chunk_texts(snapshot: Snapshot, numbers: list[int]) -> list[str]:
-    chunks = snapshot.live_chunks(numbers)
+def chunk_texts(reader: CollectionReader, numbers: Sequence[int]) -> list[str]:
+    """The texts (n,) of chunks."""
+    chunks = reader.chunks(numbers)
     return [chunks[number].text for number in numbers]
-
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ragcli.collection import Snapshot
-    from ragcli.retrieval.search_session import SearchSession
-    from ragcli.types import StoredChunk
-
-    Scores = npt.NDArray[np.float64]
 
 
 def sentence_scores(
@@ -119,18 +113,18 @@ def sentence_scores(
         texts = [sentence for _, sentences in passages for sentence in sentences]
         flat = np.asarray(model.score(question, texts), np.float64) if texts else np.zeros(0)
         return np.split(flat, np.cumsum([len(sentences) for _, sentences in passages])[:-1]) if passages else []
-    of_name = {snapshot.collection: snapshot for snapshot in session.snapshots}
+    of_name = {reader.name: reader for reader in session.readers}
     found: list[Scores] = [np.zeros(len(sentences)) for _, sentences in passages]
     by_encoder: dict[str, list[int]] = {}
     for place, (chunk, _) in enumerate(passages):
         by_encoder.setdefault(of_name[chunk.collection].settings.encoder, []).append(place)
     for encoder, places in by_encoder.items():
-        snapshots = [each for each in session.snapshots if each.settings.encoder == encoder and each.chunk_count]
+        readers = [each for each in session.readers if each.settings.encoder == encoder and each.chunk_count]
         texts = [sentence for place in places for sentence in passages[place][1]]
         if encoder == NO_ENCODER:
-            flat = _sentence_scores_by_terms(snapshots, question, texts)
+            flat = _sentence_scores_by_terms(readers, question, texts)
         else:
-            flat = _sentence_scores_by_vectors(session, encoder, snapshots, question, texts)
+            flat = _sentence_scores_by_vectors(session, encoder, readers, question, texts)
         start = 0
         for place in places:
             stop = start + len(passages[place][1])
@@ -139,27 +133,24 @@ def sentence_scores(
 
 
 def _sentence_scores_by_vectors(
-    session: SearchSession, encoder: str, snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]
+    session: SearchSession, encoder: str, readers: Sequence[CollectionReader], question: str, texts: Sequence[str]
 ) -> Scores:
     model = session.encoder(encoder)
     query = model.encode_tokens([question])[0]
-    weights = token_weights(snapshots, query.token_ids)
+    weights = token_weights(readers, query.token_ids)
     weights = weights / max(float(weights.sum()), 1e-9)
     return late_interaction_with_texts(model, query, weights, texts).whole.astype(np.float64)
 
 
-def _sentence_scores_by_terms(snapshots: Sequence[Snapshot], question: str, texts: Sequence[str]) -> Scores:
-    from ragcli.index.term_analysis import pretokenize, tantivy_analyzer
-
-    analysis = tantivy_analyzer()
-
+def _sentence_scores_by_terms(readers: Sequence[CollectionReader], question: str, texts: Sequence[str]) -> Scores:
     def terms(text: str) -> set[str]:
-        return set(analysis.analyze(pretokenize(" ".join(content_words(text)), query=True)))
+        return set(readers[0].analyze(" ".join(content_words(text))))
 
-    total = sum(snapshot.chunk_count for snapshot in snapshots)
-    rarity = {}
-    for term in terms(question):
-        frequency = sum(snapshot.lexical.frequency(term) for snapshot in snapshots)
-        rarity[term] = float(np.log1p((max(total - frequency, 0) + 0.5) / (frequency + 0.5)))
+    asked = list(terms(question))
+    total = sum(reader.chunk_count for reader in readers)
+    frequency = np.sum([reader.document_frequency(asked) for reader in readers], axis=0)
+    rarity = dict(
+        zip(asked, np.log1p((np.maximum(total - frequency, 0) + 0.5) / (frequency + 0.5)).tolist(), strict=True)
+    )
     whole = max(sum(rarity.values()), 1e-9)
     return np.asarray([sum(rarity[term] for term in terms(text) & rarity.keys()) / whole for text in texts])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
     from ragcli.models import Encoder, TextReranker
     from ragcli.retrieval.request import DeepRanking, QueryRequest, QueryResult
 
@@ -15,7 +15,7 @@ class SearchSession(Protocol):
     the implementation; what takes part in a search depends on this protocol alone."""
 
     @property
-    def snapshots(self) -> tuple[Snapshot, ...]:
+    def readers(self) -> tuple[CollectionReader, ...]:
         """The state of each collection that is searched."""
         ...
 

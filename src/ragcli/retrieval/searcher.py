@@ -1,4 +1,4 @@
-"""Run a query: candidate pool, rerank, fuse, build hits; hold snapshots and models meanwhile."""
+"""Run a query: candidate pool, rerank, fuse, build hits; hold readers and models meanwhile."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import numpy as np
 
 from ragcli.collection import NO_ENCODER
+from ragcli.engines import opened
 from ragcli.errors import CollectionError, RerankerUnavailable, UsageError
 from ragcli.retrieval.dedupe import documents_needed, pool_for_duplicates
 from ragcli.retrieval.final_score import blend_recency, final_scores, recency_scores
@@ -34,15 +35,16 @@ from ragcli.retrieval.stages import (
     RankedPool,
     StageScores,
     fill_pool,
+    rank_stage,
     rocchio_vector,
-    stage_ranking,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from ragcli.collection import Collection, Snapshot
+    from ragcli.collection import Collection
+    from ragcli.engines import CollectionReader
     from ragcli.llm.chat_model import LanguageModel
     from ragcli.models import Encoder, Encoding, TextReranker
     from ragcli.models.model_loading import LoadedModelCache
@@ -67,14 +69,15 @@ SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm2
 class Searcher:
     """Answers questions over one committed state of some collections. A context manager; not for two threads.
 
-    `models` is where it puts and finds loaded models, for several searchers to share. `language_model` is asked by
+    Readers that are given in the place of collections are left open at the end. `models` is where it puts and finds
+    loaded models, for several searchers to share. `language_model` is asked by
     the query techniques that need one, with the user's own prompts out of the folder `prompts`; without it they are
     left out, of which a result has a warning.
     """
 
     def __init__(
         self,
-        collections: Sequence[Collection],
+        collections: Sequence[Collection | CollectionReader],
         *,
         engine: EngineName = "auto",
         notify: Notify | None = None,
@@ -91,7 +94,7 @@ class Searcher:
         self._language_model = language_model
         self._prompts = prompts
         self._stack = ExitStack()
-        self._snapshots: tuple[Snapshot, ...] = ()
+        self._readers: tuple[CollectionReader, ...] = ()
         self._encoders: dict[str, Encoder] = {}
         self._rerankers: dict[tuple[str, str | None], TextReranker] = {}
         self._away: dict[str, tuple[float, str]] = {}
@@ -102,7 +105,7 @@ class Searcher:
 
     def __enter__(self) -> Searcher:
         with ExitStack() as opening:
-            self._snapshots = tuple(opening.enter_context(each.snapshot()) for each in self._collections)
+            self._readers = tuple(opening.enter_context(opened(each)) for each in self._collections)
             self._stack = opening.pop_all()
         return self
 
@@ -112,9 +115,9 @@ class Searcher:
         self._stack.close()
 
     @property
-    def snapshots(self) -> tuple[Snapshot, ...]:
-        """The state of each collection that is searched."""
-        return self._snapshots
+    def readers(self) -> tuple[CollectionReader, ...]:
+        """The state of each collection that is searched, in the order given."""
+        return self._readers
 
     def query(self, request: QueryRequest, *, plan: QueryPlan | None = None) -> QueryResult:
         """Ranked hits for one question.
@@ -155,15 +158,15 @@ class Searcher:
         clock = StageTimer()
         pipeline = PIPELINES[request.pipeline]
         if request.weights:
-            check_weights(dict(request.weights), [snapshot.collection for snapshot in self._snapshots])
+            check_weights(dict(request.weights), [reader.name for reader in self._readers])
         encoded: dict[str, Encoding] = {}
         while True:
             groups = []
-            for snapshots in _by_encoder(self._snapshots):
-                name, question = snapshots[0].settings.encoder, self._question(snapshots, request)
+            for readers in _by_encoder(self._readers):
+                name, question = readers[0].settings.encoder, self._question(readers, request)
                 if name in encoded:
                     question.encoding = encoded[name]
-                groups.append(self._rank(snapshots, pipeline, request, question, clock))
+                groups.append(self._rank(readers, pipeline, request, question, clock))
                 if "encoding" in vars(question):
                     encoded[name] = question.encoding
             with clock.stage("hits", f"{request.top} asked for"):
@@ -197,21 +200,21 @@ class Searcher:
             from ragcli.retrieval.expansion.query_plan import rank_plan
 
             return rank_plan(self, plan or self.plan(request), chunks=chunks, documents=documents)
-        groups = _by_encoder(self._snapshots)
+        groups = _by_encoder(self._readers)
         if len(groups) > 1:
             raise UsageError("Only collections with the same encoder can be ranked in depth together.")
         if not groups:
             return DeepRanking((), None)
-        snapshots = groups[0]
-        total = sum(snapshot.chunk_count for snapshot in snapshots)
-        name = snapshots[0].settings.encoder
-        question = self._question(snapshots, request)
+        readers = groups[0]
+        total = sum(reader.chunk_count for reader in readers)
+        name = readers[0].settings.encoder
+        question = self._question(readers, request)
         encoding = self._encodings.get((name, question.text))
         if encoding is not None:
             question.encoding = encoding
         pipeline = PIPELINES[request.pipeline]
         clock = StageTimer()
-        ranked = self._rank(snapshots, pipeline, replace(request, max_per_source=None, group=False), question, clock)
+        ranked = self._rank(readers, pipeline, replace(request, max_per_source=None, group=False), question, clock)
         self._tell_once(clock.warnings)
         if "encoding" in vars(question):
             self._encodings[name, question.text] = question.encoding
@@ -223,9 +226,9 @@ class Searcher:
         lowest = top[-1][2] if top else 0.0
         depth = max(2 * len(top), chunks, documents)
         while True:
-            below = _below_pool(snapshots, stages_of(pipeline, ranked.reranker, encoder=name), question, depth)
+            below = _below_pool(readers, stages_of(pipeline, ranked.reranker, encoder=name), question, depth)
             places = dict.fromkeys([(owner, number) for owner, number, _ in top] + below)
-            names = self._chunk_names(snapshots, list(places))
+            names = self._chunk_names(readers, list(places))
             known = [place for place in places if place in names]
             if depth >= total or (len(known) >= chunks and len({names[place][1] for place in known}) >= documents):
                 break
@@ -240,13 +243,13 @@ class Searcher:
         Question encodings are kept from call to call, as by `ranking`.
         """
         found = []
-        for snapshots in _by_encoder(self._snapshots):
-            question = self._question(snapshots, request)
-            key = snapshots[0].settings.encoder, question.text
+        for readers in _by_encoder(self._readers):
+            question = self._question(readers, request)
+            key = readers[0].settings.encoder, question.text
             if key in self._encodings:
                 question.encoding = self._encodings[key]
             clock = StageTimer()
-            found.append((self._rank(snapshots, PIPELINES[request.pipeline], request, question, clock), question))
+            found.append((self._rank(readers, PIPELINES[request.pipeline], request, question, clock), question))
             self._tell_once(clock.warnings)
             if "encoding" in vars(question):
                 self._encodings[key] = question.encoding
@@ -256,17 +259,17 @@ class Searcher:
         """The words that a request asks for: its text, or those of the passages that hits are to be like."""
         if request.like is None:
             return request.text
-        groups = _by_encoder(self._snapshots)
+        groups = _by_encoder(self._readers)
         return self._question(groups[0], request).text if groups else ""
 
-    def _question(self, snapshots: Sequence[Snapshot], request: QueryRequest) -> EncodedQuery:
-        name = snapshots[0].settings.encoder
+    def _question(self, readers: Sequence[CollectionReader], request: QueryRequest) -> EncodedQuery:
+        name = readers[0].settings.encoder
         titles = request.titles if request.titles is not None else PIPELINES[request.pipeline].titles
-        liked = self._liked(request.like).query_for(snapshots, self.encoder) if request.like is not None else None
+        liked = self._liked(request.like).query_for(readers, self.encoder) if request.like is not None else None
         question = EncodedQuery(
             request.text[:MAX_QUESTION_CHARS] if liked is None else liked.text,
             lambda words: self.encoder(name).encode_tokens([words])[0],
-            titles=titles,
+            title_weight=titles,
             expansion=request.expansion,
             hypothetical=request.hypothetical,
             where=request.where,
@@ -281,27 +284,27 @@ class Searcher:
         from ragcli.retrieval.more_like_this import find_target
 
         if like not in self._likes:
-            self._likes[like] = find_target(self._snapshots, like)
+            self._likes[like] = find_target(self._readers, like)
         return self._likes[like]
 
     def _chunk_names(
-        self, snapshots: Sequence[Snapshot], places: list[tuple[int, int]]
+        self, readers: Sequence[CollectionReader], places: list[tuple[int, int]]
     ) -> dict[tuple[int, int], tuple[str, str]]:
-        for owner, snapshot in enumerate(snapshots):
+        for owner, reader in enumerate(readers):
             missing = [number for at, number in places if at == owner and (at, number) not in self._names]
-            for number, chunk in snapshot.chunks(missing).items():
+            for number, chunk in reader.chunks(missing).items():
                 self._names[owner, number] = (chunk.chunk_id, chunk.document_id)
         return {place: self._names[place] for place in places if place in self._names}
 
     def _rank(
         self,
-        snapshots: Sequence[Snapshot],
+        readers: Sequence[CollectionReader],
         pipeline: Pipeline,
         request: QueryRequest,
         question: EncodedQuery,
         clock: StageTimer,
     ) -> RankedPool:
-        name = snapshots[0].settings.encoder
+        name = readers[0].settings.encoder
         reranker = self._choose_reranker(pipeline, request, encoder=name)
         stages = stages_of(pipeline, reranker, encoder=name)
         depth = max(request.pool or pipeline.pool, request.top)
@@ -314,13 +317,13 @@ class Searcher:
             from ragcli.filters import where_text
 
             with clock.stage("filter", where_text(request.where)[:_MAX_FILTER_CHARS]):
-                for snapshot in snapshots:
-                    snapshot.matching(request.where)
+                for reader in readers:
+                    reader.prepare(request.where)
         if request.rocchio is not None and "dense" in stages:
-            question.vector = rocchio_vector(snapshots, question, request.rocchio)
+            question.vector = rocchio_vector(readers, question, request.rocchio)
         with clock.stage("pool", " ∪ ".join(f"{stage} {depth}" for stage in stages)):
             pool = fill_pool(
-                snapshots,
+                readers,
                 stages,
                 question,
                 depth,
@@ -330,11 +333,11 @@ class Searcher:
         scores = dict(pool.scores)
         if reranker is not None:
             with clock.stage("rerank", f"{len(pool)} chunks by {reranker}"):
-                reranker, late = self._rerank(snapshots, pool, reranker, question, request, clock)
+                reranker, late = self._rerank(readers, pool, reranker, question, request, clock)
                 scores |= late
         if pipeline.final == "fusion":
             with clock.stage("fuse", f"{' + '.join(scores)} by {request.fusion}"):
-                final = final_scores(snapshots, replace(pool, scores=scores), pipeline, request, reranker)
+                final = final_scores(readers, replace(pool, scores=scores), pipeline, request, reranker)
             score_type: ScoreType = "fused"
         elif reranker is not None or pipeline.plain is None:
             final, score_type = scores["rerank"], "rerank"
@@ -342,10 +345,10 @@ class Searcher:
             final, score_type = scores[pipeline.plain], SCORE_TYPES[pipeline.plain]
         if request.recency:
             with clock.stage("recency", f"half-life {request.half_life:g} days"):
-                scores["recency"] = recency_scores(snapshots, pool, request.half_life)
+                scores["recency"] = recency_scores(readers, pool, request.half_life)
                 final, score_type = blend_recency(final, scores["recency"], request.recency), "fused"
         order = np.argsort(-final, kind="stable").tolist()
-        return RankedPool(snapshots, replace(pool, scores=scores), order, final, score_type, reranker, question.text)
+        return RankedPool(readers, replace(pool, scores=scores), order, final, score_type, reranker, question)
 
     def _choose_reranker(self, pipeline: Pipeline, request: QueryRequest, *, encoder: str) -> str | None:
         from ragcli.models import DEFAULT_CROSS_ENCODER, cross_encoder_available
@@ -362,7 +365,7 @@ class Searcher:
 
     def _rerank(
         self,
-        snapshots: Sequence[Snapshot],
+        readers: Sequence[CollectionReader],
         pool: CandidatePool,
         reranker: str,
         question: EncodedQuery,
@@ -372,13 +375,13 @@ class Searcher:
         """The scores and which reranker gave them: late interaction, if any, where one elsewhere gives none."""
         from ragcli.retrieval.rerank import cross_encoder_scores, late_interaction_scores
 
-        encoder = snapshots[0].settings.encoder
+        encoder = readers[0].settings.encoder
         if reranker != "late":
             until, why = self._away.get(reranker, (0.0, ""))
             if time.monotonic() >= until:
                 try:
                     model = self.reranker(reranker, request.reranker_key_env)
-                    return reranker, {"rerank": cross_encoder_scores(snapshots, pool, model, question.text)}
+                    return reranker, {"rerank": cross_encoder_scores(readers, pool, model, question.text)}
                 except RerankerUnavailable as error:
                     why = f"{error} The passages were " + (
                         "not reranked." if encoder == NO_ENCODER else "reranked by late interaction instead."
@@ -387,7 +390,7 @@ class Searcher:
             clock.warnings.append(why)
         if encoder == NO_ENCODER:
             return None, {}
-        return "late", late_interaction_scores(snapshots, pool, question, lambda: self.encoder(encoder))
+        return "late", late_interaction_scores(readers, pool, question, lambda: self.encoder(encoder))
 
     def encoder(self, name: str) -> Encoder:
         """The model of that name that collections here were made with, loaded when it is first asked for.
@@ -397,18 +400,18 @@ class Searcher:
         if name not in self._encoders:
             from ragcli.models import load_encoder
 
-            mine = [each for each in self._snapshots if each.settings.encoder == name and each.chunk_count]
-            known = {each.record.fingerprint for each in mine if each.record.fingerprint is not None}
+            mine = [each for each in self._readers if each.settings.encoder == name and each.chunk_count]
+            known = {each.fingerprint for each in mine if each.fingerprint is not None}
             encoder = self._shelved(
                 (name, self._engine, frozenset(known)),
                 lambda: load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False),
             )
             for each in mine:
                 # One name may stand for two models; vectors of the one say nothing about questions by the other.
-                if not each.record.made_by(encoder.fingerprint, encoder.dimension):
+                if each.fingerprint not in (None, encoder.fingerprint) or each.dimension not in (0, encoder.dimension):
                     raise CollectionError(
-                        f"The collection '{each.collection}' was made with another model of the name {name}; "
-                        f"`ragcli reindex -c {each.collection}` embeds it anew, or choose collections with -c."
+                        f"The collection '{each.name}' was made with another model of the name {name}; "
+                        f"`ragcli reindex -c {each.name}` embeds it anew, or choose collections with -c."
                     )
             self._encoders[name] = encoder
         return self._encoders[name]
@@ -449,12 +452,12 @@ def query(
 
 
 def _below_pool(
-    snapshots: Sequence[Snapshot], stages: Sequence[Stage], question: EncodedQuery, depth: int
+    readers: Sequence[CollectionReader], stages: Sequence[Stage], question: EncodedQuery, depth: int
 ) -> list[tuple[int, int]]:
     scores: defaultdict[tuple[int, int], float] = defaultdict(float)
-    for owner, snapshot in enumerate(snapshots):
+    for owner, reader in enumerate(readers):
         for stage in stages:
-            for rank, number in enumerate(stage_ranking(snapshot, stage, question, depth).tolist(), 1):
+            for rank, number in enumerate(rank_stage(reader, stage, question, depth)[0].tolist(), 1):
                 scores[owner, number] += 1 / (RRF_K + rank)
     return sorted(scores, key=lambda place: -scores[place])
 
@@ -476,11 +479,11 @@ def _truncation_warnings(text: str, stages: Sequence[StageTime]) -> tuple[str, .
     return (f"{said} {MAX_QUESTION_CHARS:,} were read.",) if len(text) > MAX_QUESTION_CHARS else ()
 
 
-def _by_encoder(snapshots: Sequence[Snapshot]) -> list[list[Snapshot]]:
-    groups: dict[str, list[Snapshot]] = {}
+def _by_encoder(readers: Sequence[CollectionReader]) -> list[list[CollectionReader]]:
+    groups: dict[str, list[CollectionReader]] = {}
     # An empty collection has no vectors yet, not even of a known length, and nothing to add.
-    for snapshot in (each for each in snapshots if each.chunk_count):
-        groups.setdefault(snapshot.settings.encoder, []).append(snapshot)
+    for reader in (each for each in readers if each.chunk_count):
+        groups.setdefault(reader.settings.encoder, []).append(reader)
     return list(groups.values())
 
 

@@ -229,7 +229,7 @@ def calibrate_gate(
         query_progress(here.stderr_screen) as progress,
         Searcher([target], engine=here.config.engine, notify=note) as searcher,
     ):
-        unknown = unknown_items(searcher.snapshots[0], given.qrels)
+        unknown = unknown_items(searcher.readers[0], given.qrels)
         questions = gate_questions((*given.topics, *given.unjudged), given.qrels, unknown)
         calibrated = fit_gate_calibration(searcher, questions, preset, progress)
     store_gate_calibration(target, calibrated)

@@ -375,6 +375,11 @@ class Provenance:
     path: bytes
     record: str | None
 
+    @property
+    def piped(self) -> bool:
+        """Did the document come through standard input, so that no path says where it is from?"""
+        return self.path == STDIN_PATH
+
 
 _PLACES: Final = (
     "SELECT c.number, l.text_hash, c.start, c.stop, f.path, d.record_id FROM json_each(?) j"

@@ -13,8 +13,8 @@ from ragcli.text.stop_words import STOP_WORDS
 from ragcli.text.unicode import normalised
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
-    from ragcli.collection.read.document_queries import DocumentRow
+    from ragcli.collection import DocumentRow
+    from ragcli.engines import CollectionReader
 
 _WORD: Final = re.compile(r"[^\W_]+")
 _YEAR: Final = re.compile(r"(?<!\d)((?:1[5-9]|20)\d{2})(?!\d)")
@@ -30,7 +30,7 @@ _MOST: Final = 5
 class BibliographyEntry:
     """A document that can be cited."""
 
-    snapshot: Snapshot
+    reader: CollectionReader
     row: DocumentRow
 
     @property
@@ -51,8 +51,8 @@ class BibliographyEntry:
 class Bibliography:
     """The documents of some collections, to be found by what a draft calls them."""
 
-    def __init__(self, snapshots: Sequence[Snapshot]) -> None:
-        self._entries = [BibliographyEntry(snapshot, row) for snapshot in snapshots for row in snapshot.documents()]
+    def __init__(self, readers: Sequence[CollectionReader]) -> None:
+        self._entries = [BibliographyEntry(reader, row) for reader in readers for row in reader.documents()]
         self._heads: dict[tuple[str, str], frozenset[str]] = {}
 
     def cited(self, citation: DraftCitation, references: Mapping[str, str]) -> list[BibliographyEntry]:
@@ -137,10 +137,10 @@ class Bibliography:
 
     def _names(self, entry: BibliographyEntry) -> frozenset[str]:
         """Words among which an author's name would be: known authors, else what stands at the document's beginning."""
-        key = (entry.snapshot.collection, entry.row.document_id)
+        key = (entry.reader.name, entry.row.document_id)
         if key not in self._heads:
             if not (text := entry.authors):
-                first = entry.snapshot.find_chunk(f"{entry.row.document_id}:0")
+                first = entry.reader.find_chunk(f"{entry.row.document_id}:0")
                 text = first.text[:_HEAD] if first is not None else ""
             title = _words(entry.row.title or "")
             self._heads[key] = frozenset(_words(f"{text} {entry.row.source}") - (title - _words(entry.authors)))

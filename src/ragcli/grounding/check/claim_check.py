@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-import numpy as np
-
 from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.grounding.check.bibliography import Bibliography, BibliographyEntry
@@ -18,7 +16,7 @@ from ragcli.grounding.faithfulness.facts import Facts, facts_of
 from ragcli.retrieval.request import MAX_ENCODED_CHARS, QueryRequest
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
     from ragcli.models import FloatArray
     from ragcli.retrieval.searcher import Searcher
     from ragcli.types import StoredChunk
@@ -109,8 +107,8 @@ class _DraftCheck:
         self._request = request
         self._fallback = fallback
         self._notify = notify
-        self._library = Bibliography(searcher.snapshots)
-        self._snapshots = {snapshot.collection: snapshot for snapshot in searcher.snapshots}
+        self._library = Bibliography(searcher.readers)
+        self._readers = {reader.name: reader for reader in searcher.readers}
         self._documents: dict[tuple[str, str], _CitedDocument] = {}
 
     def of(self, sentence: DraftSentence) -> CheckedSentence:
@@ -121,7 +119,7 @@ class _DraftCheck:
             if not entries:
                 unknown.append(citation.written)
             for entry in entries:
-                key = (entry.snapshot.collection, entry.row.document_id)
+                key = (entry.reader.name, entry.row.document_id)
                 pages = cited.setdefault(key, (entry, set()))[1]
                 if citation.page is not None:
                     pages.add(citation.page)
@@ -147,7 +145,7 @@ class _DraftCheck:
         searched: bool,
     ) -> CheckedSentence:
         support, chunk = judged
-        page = self._snapshots[chunk.collection].page_of(chunk, support.start) if chunk is not None else None
+        page = self._readers[chunk.collection].page_of(chunk, support.start) if chunk is not None else None
         return CheckedSentence(sentence, verdict, support, chunk, page, tuple(unknown), searched, self._judge.name)
 
     def _judged(self, claim: str, candidates: Sequence[tuple[StoredChunk, str]]) -> tuple[Support, StoredChunk | None]:
@@ -178,7 +176,7 @@ class _DraftCheck:
         scored: list[tuple[float, StoredChunk, str]] = []
         for entry, pages in cited:
             document = self._of_document(entry)
-            near = self._nearness(claim, known, entry.snapshot, document)
+            near = self._nearness(claim, known, entry.reader, document)
             for chunk, score in zip(document.chunks, near, strict=True):
                 about = " › ".join(part for part in (entry.about, document.subjects, chunk.heading) if part)
                 scored.append((score + (1.0 if _on_page(chunk, pages) else 0.0), chunk, about))
@@ -186,26 +184,23 @@ class _DraftCheck:
         return [(chunk, about) for _, chunk, about in scored[: self._passages]]
 
     def _of_document(self, entry: BibliographyEntry) -> _CitedDocument:
-        key = (entry.snapshot.collection, entry.row.document_id)
+        key = (entry.reader.name, entry.row.document_id)
         if key not in self._documents:
-            self._documents[key] = _read(entry.snapshot.document_chunks(entry.row.document_id))
+            self._documents[key] = _read(entry.reader.document_chunks(entry.row.document_id))
         return self._documents[key]
 
-    def _nearness(self, claim: str, known: Facts, snapshot: Snapshot, document: _CitedDocument) -> list[float]:
+    def _nearness(self, claim: str, known: Facts, reader: CollectionReader, document: _CitedDocument) -> list[float]:
         """From 0 to about 2: the share of the claim's words that each chunk has, and the cosine of their vectors."""
         chunks, telling = document.chunks, known.telling
         shares = [
             sum(word.stem in there or word.folded in there for word in telling) / max(len(telling), 1)
             for there in document.words
         ]
-        if snapshot.settings.encoder == NO_ENCODER or not chunks:
+        if reader.settings.encoder == NO_ENCODER or not chunks:
             return shares
-        rows = snapshot.rows([chunk.number for chunk in chunks])
-        vector: FloatArray = self._searcher.encoder(snapshot.settings.encoder).encode([claim[:MAX_ENCODED_CHARS]])[0]
-        snapshot.check_vectors(rows.values())
-        cosines = np.asarray(snapshot.vectors[list(rows.values())] @ vector).tolist() if rows else []
-        near = dict(zip(rows, cosines, strict=True))
-        return [share + near.get(chunk.number, 0.0) for share, chunk in zip(shares, chunks, strict=True)]
+        vector: FloatArray = self._searcher.encoder(reader.settings.encoder).encode([claim[:MAX_ENCODED_CHARS]])[0]
+        cosines: list[float] = (reader.vectors([chunk.number for chunk in chunks]) @ vector).tolist()
+        return [share + cosine for share, cosine in zip(shares, cosines, strict=True)]
 
 
 def _on_page(chunk: StoredChunk, pages: set[int]) -> bool:

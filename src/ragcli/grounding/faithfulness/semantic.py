@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -15,12 +15,11 @@ from ragcli.collection import NO_ENCODER
 from ragcli.grounding.faithfulness.claims import Claim, EvidencePassage, Support
 from ragcli.grounding.faithfulness.facts import FactDifferences, Facts, denials_shared, differences, facts_of, in_digits
 from ragcli.grounding.sufficiency.calibration_models import sigmoid
+from ragcli.retrieval.rerank import token_weights
 from ragcli.text.sentences import sentence_spans
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from ragcli.models import Encoder, FloatArray
+    from ragcli.models import Encoder, FloatArray, IntArray
     from ragcli.retrieval.searcher import Searcher
 
 SUPPORT_THRESHOLD: Final = 0.5
@@ -44,11 +43,10 @@ _WRITTEN_ALIKE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class TokenVectors:
-    """An encoder, and how rare its word pieces are where it is used: in `frequency[id]` of `total` chunks."""
+    """An encoder, and how much word pieces (t,) of given ids count, (t,); without that, all count the same."""
 
     encoder: Encoder
-    frequency: npt.NDArray[np.int64] | None = None
-    total: int = 0
+    weigh: Callable[[IntArray], FloatArray] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +64,12 @@ class _SentenceWindow:
 
 def token_vectors(searcher: Searcher) -> TokenVectors | None:
     """The encoder of the searcher's collections, that of the first where they have several; None without any."""
-    names = [each.settings.encoder for each in searcher.snapshots if each.chunk_count]
-    name = next((name for name in names if name != NO_ENCODER), None)
-    if name is None:
+    readers = [each for each in searcher.readers if each.chunk_count and each.settings.encoder != NO_ENCODER]
+    if not readers:
         return None
-    encoder = searcher.encoder(name)
-    frequency = np.zeros(encoder.vocabulary_size, np.int64)
-    total = 0
-    for snapshot in searcher.snapshots:
-        if snapshot.settings.encoder == name:
-            frequency[: len(snapshot.token_frequency)] += snapshot.token_frequency
-            total += snapshot.chunk_count
-    return TokenVectors(encoder, frequency, total)
+    name = readers[0].settings.encoder
+    mine = [each for each in readers if each.settings.encoder == name]
+    return TokenVectors(searcher.encoder(name), lambda token_ids: token_weights(mine, token_ids))
 
 
 class SemanticJudge:
@@ -166,12 +158,8 @@ class SemanticJudge:
             (each @ encoding.tokens.T).max(axis=0) if len(each) else np.full(len(encoding.tokens), -1.0, np.float32)
             for each in tokens
         ]
-        if self._vectors.frequency is None:
-            weights = np.ones(len(encoding.tokens), np.float32)
-        else:
-            from ragcli.index.late_interaction import idf_weights
-
-            weights = idf_weights(encoding.token_ids, self._vectors.frequency, self._vectors.total)
+        weigh = self._vectors.weigh
+        weights = np.ones(len(encoding.tokens), np.float32) if weigh is None else weigh(encoding.token_ids)
         return np.asarray(rows, np.float32), weights
 
     def _tokens_of(self, texts: Sequence[str]) -> list[FloatArray]:

@@ -85,16 +85,12 @@ class Evidence:
     @property
     def alone(self) -> bool:
         """Is there but one passage in all that is searched, so that nothing can be compared with it?"""
-        return sum(each.chunk_count for each in self.searcher.snapshots) == 1
+        return sum(each.chunk_count for each in self.searcher.readers) == 1
 
     @property
     def degraded(self) -> str | None:
         """What the judge has to do without, in a sentence; None when nothing is missing."""
-        bare = [
-            each.collection
-            for each in self.searcher.snapshots
-            if each.settings.encoder == NO_ENCODER and each.chunk_count
-        ]
+        bare = [each.name for each in self.searcher.readers if each.settings.encoder == NO_ENCODER and each.chunk_count]
         if self.alone:
             return "There is only one passage, with nothing to compare it with; it is judged by shared words."
         if not bare:

@@ -13,6 +13,7 @@ import numpy as np
 from ragcli.grounding.sufficiency.evidence import Decision, explain
 from ragcli.grounding.sufficiency.pool_statistics import canonical_request
 from ragcli.retrieval.fusion import reciprocal_rank_fusion
+from ragcli.retrieval.rerank import chunk_texts
 from ragcli.text.stop_words import content_words
 
 if TYPE_CHECKING:
@@ -104,11 +105,10 @@ def _fused(ranked: RankedPool) -> Iterator[tuple[float, str]]:
                 scores[scores <= 0] = np.nan
             lists[stage] = scores
     fused = reciprocal_rank_fusion(lists)
-    for owner, snapshot in enumerate(ranked.snapshots):
+    for owner, reader in enumerate(ranked.readers):
         mine = np.flatnonzero((pool.owners == owner) & (fused > 0))
-        chunks = snapshot.live_chunks(pool.numbers[mine].tolist())
-        for place in mine.tolist():
-            yield float(fused[place]), chunks[int(pool.numbers[place])].text
+        texts = chunk_texts(reader, pool.numbers[mine].tolist())
+        yield from zip(fused[mine].tolist(), texts, strict=True)
 
 
 def _features(question: str, passages: Sequence[tuple[float, str]]) -> dict[str, float]:

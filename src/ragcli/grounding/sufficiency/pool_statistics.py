@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from ragcli.retrieval.rerank import token_weights
-from ragcli.retrieval.stages import CandidatePool, pool_documents
+from ragcli.retrieval.rerank import chunk_texts, token_weights
+from ragcli.retrieval.stages import CandidatePool, join_pools, pool_documents
 
 if TYPE_CHECKING:
-    from ragcli.collection import Snapshot
+    from ragcli.engines import CollectionReader
+    from ragcli.engines.reader_protocol import Stage
     from ragcli.models import Encoder, Encoding, FloatArray
     from ragcli.retrieval.request import QueryRequest
     from ragcli.retrieval.searcher import Searcher
@@ -76,7 +77,7 @@ def measure_pools(
     """The pools for a question, one for each encoder, of what `request` may search in; `hits` that lack join them."""
     plain = canonical_request(request, question)
     return tuple(
-        _measured(searcher, ranked.snapshots, _with_hits(ranked.snapshots, ranked.pool, asked, hits), asked)
+        _measured(searcher, ranked.readers, _with_hits(ranked.readers, ranked.pool, asked, hits), asked)
         for ranked, asked in searcher.ranked(plain)
     )
 
@@ -102,93 +103,76 @@ def canonical_request(request: QueryRequest, question: str, depth: int = JUDGED_
 
 
 def _with_hits(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery, hits: Sequence[Hit]
+    readers: Sequence[CollectionReader], pool: CandidatePool, question: EncodedQuery, hits: Sequence[Hit]
 ) -> CandidatePool:
     known = set(zip(pool.owners.tolist(), pool.numbers.tolist(), strict=True))
-    owners = {snapshot.collection: at for at, snapshot in enumerate(snapshots)}
+    owners = {reader.name: at for at, reader in enumerate(readers)}
     new: dict[int, list[int]] = {}
     for hit in hits:
         owner = owners.get(hit.chunk.collection)
         if owner is not None and (owner, hit.chunk.number) not in known:
             new.setdefault(owner, []).append(hit.chunk.number)
+    stages: list[Stage] = ["bm25", "dense"] if "dense" in pool.scores else ["bm25"]
     parts = [pool]
     for owner, numbers in new.items():
-        snapshot = snapshots[owner]
-        rows = snapshot.rows(numbers)
-        there, places = np.asarray(list(rows), np.int64), np.asarray(list(rows.values()), np.int64)
-        scores = {"bm25": question.lexical_scores(snapshot, there)}
-        if "dense" in pool.scores:
-            snapshot.check_vectors(places.tolist())
-            scores["dense"] = np.asarray(snapshot.vectors[places] @ question.encoding.vector, np.float64)
-        parts.append(CandidatePool(np.full(len(there), owner, np.int64), there, places, scores))
-    if len(parts) == 1:
-        return pool
-    return CandidatePool(
-        np.concatenate([part.owners for part in parts]),
-        np.concatenate([part.numbers for part in parts]),
-        np.concatenate([part.rows for part in parts]),
-        {
-            stage: np.concatenate([part.scores[stage] for part in parts])
-            for stage in ("bm25", "dense")
-            if stage in pool.scores
-        },
-    )
+        there = readers[owner].live(numbers)
+        scores: dict[str, StatisticArray] = {stage: readers[owner].scores(stage, question, there) for stage in stages}
+        parts.append(CandidatePool(np.full(len(there), owner, np.int64), there, scores))
+    return pool if len(parts) == 1 else join_pools(parts, stages)
 
 
 def _measured(
-    searcher: Searcher, snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery
+    searcher: Searcher, readers: Sequence[CollectionReader], pool: CandidatePool, question: EncodedQuery
 ) -> PoolStatistics:
     numbered: dict[tuple[int, int], int] = {}
-    documents = [numbered.setdefault(each, len(numbered)) for each in pool_documents(snapshots, pool)]
-    words, common = _term_statistics(snapshots, pool, question)
-    total = sum(snapshot.chunk_count for snapshot in snapshots)
+    documents = [numbered.setdefault(each, len(numbered)) for each in pool_documents(readers, pool)]
+    words, common = _term_statistics(readers, pool, question)
+    total = sum(reader.chunk_count for reader in readers)
     return PoolStatistics(
         documents=np.asarray(documents, np.int64),
         bm25=pool.scores["bm25"],
         words=words,
         rarity=np.log1p((np.maximum(total - common, 0) + 0.5) / (common + 0.5)),
         common=common,
-        meanings=_vector_statistics(searcher, snapshots, pool, question) if "dense" in pool.scores else None,
+        meanings=_vector_statistics(searcher, readers, pool, question) if "dense" in pool.scores else None,
     )
 
 
 def _term_statistics(
-    snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery
+    readers: Sequence[CollectionReader], pool: CandidatePool, question: EncodedQuery
 ) -> tuple[npt.NDArray[np.bool_], IntArray]:
     """Which of the question's terms stand in which candidate, and in how many chunks each stands at all."""
-    terms = list(dict.fromkeys(term for snapshot in snapshots for term in snapshot.lexical.terms(question.text)))
-    terms = terms[:_MAX_TERMS]
+    terms = list(dict.fromkeys(term for reader in readers for term in reader.analyze(question.text)))[:_MAX_TERMS]
     there = np.zeros((len(pool), len(terms)), dtype=bool)
     common = np.zeros(len(terms), np.int64)
-    for owner, snapshot in enumerate(snapshots):
+    for owner, reader in enumerate(readers):
+        common += reader.document_frequency(terms)
         mine = np.flatnonzero(pool.owners == owner)
-        for at, term in enumerate(terms):
-            count = snapshot.lexical.frequency(term)
-            common[at] += count
-            if count and len(mine):
-                there[mine, at] = snapshot.lexical.scores_of(term, pool.numbers[mine]) > 0
+        there[mine] = reader.term_presence(terms, pool.numbers[mine])
     return there, common
 
 
 def _vector_statistics(
-    searcher: Searcher, snapshots: Sequence[Snapshot], pool: CandidatePool, question: EncodedQuery
+    searcher: Searcher, readers: Sequence[CollectionReader], pool: CandidatePool, question: EncodedQuery
 ) -> VectorStatistics:
     def encoder() -> Encoder:
-        return searcher.encoder(snapshots[0].settings.encoder)
+        return searcher.encoder(readers[0].settings.encoder)
 
     query = question.encoding
-    rarity = token_weights(snapshots, query.token_ids)
+    rarity = token_weights(readers, query.token_ids)
     total = max(float(rarity.sum()), 1e-9)
     matches, window = np.zeros((len(pool), len(query.tokens))), np.zeros(len(pool))
     near, noise = [], []
-    for owner, snapshot in enumerate(snapshots):
-        mine, sample = np.flatnonzero(pool.owners == owner), _sample(snapshot)
-        found, windows = _token_matches(snapshot, np.concatenate([pool.rows[mine], sample]), query, rarity, encoder)
+    for owner, reader in enumerate(readers):
+        mine = np.flatnonzero(pool.owners == owner)
+        # Few where their tokens would have to be encoded.
+        sample = reader.sample(NOISE_SAMPLE if reader.has_token_vectors else _ENCODED_NOISE_SAMPLE)
+        found, windows = _token_matches(reader, np.concatenate([pool.numbers[mine], sample]), query, rarity, encoder)
         matches[mine], window[mine] = found[: len(mine)], windows[: len(mine)]
         noise.append(found[len(mine) :])
-        near.append(np.asarray(snapshot.vectors[sample] @ query.vector, np.float64))
+        near.append(reader.scores("dense", question, sample))
     weights = np.asarray(rarity, np.float64) / total
-    sample, dense = np.concatenate(noise), np.concatenate(near)
+    of_sample, dense = np.concatenate(noise), np.concatenate(near)
     return VectorStatistics(
         dense=pool.scores["dense"],
         late=matches @ weights,
@@ -197,26 +181,28 @@ def _vector_statistics(
         weights=weights,
         rarity=total / max(len(weights), 1),
         dense_noise=_mean_and_deviation(dense),
-        late_noise=_mean_and_deviation(sample @ weights),
-        noise=sample.mean(axis=0) if len(sample) else np.zeros(len(weights)),
+        late_noise=_mean_and_deviation(of_sample @ weights),
+        noise=of_sample.mean(axis=0) if len(of_sample) else np.zeros(len(weights)),
     )
 
 
 def _token_matches(
-    snapshot: Snapshot, rows: IntArray, query: Encoding, weights: FloatArray, encoder: Callable[[], Encoder]
+    reader: CollectionReader,
+    numbers: IntArray,
+    query: Encoding,
+    weights: FloatArray,
+    encoder: Callable[[], Encoder],
 ) -> tuple[FloatArray, FloatArray]:
-    """The matches (n, q) of each row's chunk, and the weighted score (n,) of its best window."""
-    from ragcli.index.late_interaction import max_cosines, max_cosines_of_similarities, max_sim, max_sim_of_similarities
+    """The matches (n, q) of each chunk, and the weighted score (n,) of its best window."""
+    from ragcli.index.late_interaction import max_cosines_of_similarities, max_sim_and_cosines, max_sim_of_similarities
 
-    if snapshot.tokens is not None:
-        window = max_sim(query.tokens, weights, snapshot.tokens, rows).window
-        return max_cosines(query.tokens, snapshot.tokens, rows), window
-    numbers = np.asarray(snapshot.row_numbers[rows]).tolist()
-    chunks = snapshot.live_chunks(numbers)
+    if reader.has_token_vectors:
+        scores, cosines = max_sim_and_cosines(query.tokens, weights, *reader.token_bits(numbers))
+        return cosines, scores.window
+    texts = chunk_texts(reader, numbers.tolist())
     matches, windows = [np.zeros((0, len(query.tokens)), np.float32)], [np.zeros(0, np.float32)]
-    for start in range(0, len(numbers), _ENCODED_AT_ONCE):
-        texts = [chunks[number].text for number in numbers[start : start + _ENCODED_AT_ONCE]]
-        passages = encoder().encode_tokens(texts)
+    for start in range(0, len(texts), _ENCODED_AT_ONCE):
+        passages = encoder().encode_tokens(texts[start : start + _ENCODED_AT_ONCE])
         counts = np.asarray([len(passage.tokens) for passage in passages])
         # As they would have been kept, so that a collection's features do not depend on what it keeps.
         signs = np.sign(np.concatenate([passage.tokens for passage in passages])) / np.sqrt(query.tokens.shape[1])
@@ -224,19 +210,6 @@ def _token_matches(
         matches.append(max_cosines_of_similarities(cosines, counts))
         windows.append(max_sim_of_similarities(cosines, counts, weights).window)
     return np.concatenate(matches), np.concatenate(windows)
-
-
-def _sample(snapshot: Snapshot) -> IntArray:
-    """Rows of live chunks at even distances; few where their tokens would have to be encoded."""
-    live = np.ones(len(snapshot.row_numbers), dtype=bool)
-    # Where there are tenants, another's chunks are among the dead.
-    live[snapshot.dead] = False
-    rows = np.flatnonzero(live)
-    size = min(NOISE_SAMPLE if snapshot.tokens is not None else _ENCODED_NOISE_SAMPLE, len(rows))
-    if not size:
-        return np.zeros(0, np.int64)
-    places = np.unique(np.linspace(0, len(rows) - 1, size).astype(np.int64))
-    return np.asarray(rows[places], np.int64)
 
 
 def _mean_and_deviation(values: StatisticArray) -> tuple[float, float]:

@@ -52,7 +52,7 @@ def plan_queries(
     Raises UsageError for a technique that can have no effect; a language model's failure is in the plan.
     """
     without = _without_vectors(session) if request.hyde else ()
-    if without and len(without) == len(session.snapshots):
+    if without and len(without) == len(session.readers):
         raise UsageError("--hyde compares passages by meaning, and what is searched was ingested without an encoder.")
     work = _TechniqueLog(list(lacking), NO_LANGUAGE_MODEL if lacking else "")
     question = request.text
@@ -120,7 +120,7 @@ def expand_plan(plan: QueryPlan, request: QueryRequest, longer: QueryRequest) ->
 
 
 def _without_vectors(session: SearchSession) -> tuple[str, ...]:
-    return tuple(each.collection for each in session.snapshots if each.settings.encoder == NO_ENCODER)
+    return tuple(each.name for each in session.readers if each.settings.encoder == NO_ENCODER)
 
 
 def _hyde_warnings(session: SearchSession, request: QueryRequest) -> Iterator[str]:
@@ -234,7 +234,7 @@ def _kept_spans(
     work: _TechniqueLog,
 ) -> tuple[tuple[KeptSpan, ...], ...]:
     """Which sentences of each hit are kept for the part of the question that found it."""
-    of_name = {snapshot.collection: snapshot for snapshot in session.snapshots}
+    of_name = {reader.name: reader for reader in session.readers}
     kept: list[tuple[KeptSpan, ...]] = [()] * len(result.hits)
     started = time.perf_counter()
     for number, part in enumerate(plan.parts):
@@ -243,9 +243,9 @@ def _kept_spans(
         for at, chunk, spans in zip(
             mine, chunks, _spans_to_keep(session, part, chunks, result, functions, work), strict=True
         ):
-            snapshot = of_name[chunk.collection]
+            reader = of_name[chunk.collection]
             kept[at] = tuple(
-                KeptSpan(start, end, snapshot.page_of(chunk, start), snapshot.page_of(chunk, max(start, end - 1)))
+                KeptSpan(start, end, reader.page_of(chunk, start), reader.page_of(chunk, max(start, end - 1)))
                 for start, end in spans
             )
     work.times.append(StageTime("compress", time.perf_counter() - started, f"{len(result.hits)} passages"))

@@ -56,13 +56,13 @@ def rm3_expansion(
         raise ValueError(f"share must lie above 0 and be at most 1, not {share}")
     terms_of = _analysis()
     model, shown = _relevance_model(result.hits[:chunks], terms_of)
-    total = sum(snapshot.chunk_count for snapshot in session.snapshots)
+    total = sum(reader.chunk_count for reader in session.readers)
     most = max(_COMMON_SHARE * total, _NEVER_COMMON)
     chosen: dict[str, float] = {}
     for term, weight in sorted(model.items(), key=lambda item: (-item[1], item[0])):
         if len(chosen) == words:
             break
-        if sum(snapshot.lexical.frequency(term) for snapshot in session.snapshots if snapshot.chunk_count) <= most:
+        if sum(int(each.document_frequency([term])[0]) for each in session.readers if each.chunk_count) <= most:
             chosen[term] = weight
     asked = {term for word in _content_terms(request.text) for term in terms_of(word)}
     mass = sum(chosen.values())
