@@ -12,6 +12,7 @@ from pathlib import Path
 import ir_measures
 import pytest
 from tests.support.cli_calls import Ragcli, caller
+from tests.support.model_cache import with_shared_exports
 from tests.support.tiny_models import tiny_encoder
 
 TESTS = Path(__file__).parent
@@ -48,7 +49,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A data folder and a cache for all tests of this file: what is ingested once stays."""
     return {
         "RAGCLI_DATA_DIR": str(tmp_path_factory.mktemp("data")),
-        "RAGCLI_CACHE_DIR": str(tmp_path_factory.mktemp("cache")),
+        "RAGCLI_CACHE_DIR": str(with_shared_exports(tmp_path_factory.mktemp("cache"))),
         "HF_HUB_OFFLINE": "1",
     }
 

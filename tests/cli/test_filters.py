@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tests.support.cli_calls import Ragcli, caller
 from tests.support.collection_builders import write_files
+from tests.support.model_cache import with_shared_exports
 from tests.support.tiny_models import tiny_encoder
 
 from ragcli.__main__ import main
@@ -34,7 +35,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.utime(home / "notes" / "plain.md", (1_400_000_000, 1_400_000_000))  # 13 May 2014
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGCLI_DATA_DIR", str(home / "data"))
-        patch.setenv("RAGCLI_CACHE_DIR", str(home / "cache"))
+        patch.setenv("RAGCLI_CACHE_DIR", str(with_shared_exports(home / "cache")))
         patch.setattr(sys, "stdout", io.StringIO())
         patch.setattr(sys, "stderr", io.StringIO())
         assert main(["ingest", str(home / "notes"), "-c", "notes", "--encoder", str(encoder)]) == 0

@@ -129,7 +129,8 @@ def write_records(folder: Path, records: list[dict[str, str]]) -> None:
 
 
 # Counted moments: writes, syncs, commits, renames and removals. There are about 210 here.
-# `test_torture` kills at the system calls themselves, wherever the system allows that; this one does so everywhere.
+# `scripts/torture` kills at the system calls themselves, wherever the system allows that; this one does so everywhere.
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [120])
 def test_an_ingest_killed_at_any_moment_is_whole_and_is_finished_by_the_next(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
@@ -157,6 +158,7 @@ def chunks_of(collection: Collection) -> list:
         return list(snapshot.chunks(numbers.tolist()).values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("last", [200])
 def test_a_reindex_killed_at_any_moment_leaves_the_old_state_or_the_new(tmp_path: Path, last: int) -> None:
     collection = prepare(tmp_path)
@@ -236,11 +238,12 @@ def check_snapshot(collection: Collection) -> int:
         return snapshot.generation
 
 
-def test_readers_beside_writers_see_whole_generations_and_never_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize("versions", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_readers_beside_writers_see_whole_generations_and_never_an_error(tmp_path: Path, versions: int) -> None:
     collection = new_collection(tmp_path)
     stop = threading.Event()
     errors: list[BaseException] = []
-    generations: list[list[int]] = [[], [], []]
+    generations: list[list[int]] = [[], []]
 
     def read(seen: list[int]) -> None:
         try:
@@ -253,7 +256,7 @@ def test_readers_beside_writers_see_whole_generations_and_never_an_error(tmp_pat
     for reader in readers:
         reader.start()
     try:
-        for version in range(4):
+        for version in range(versions):
             records = [{"id": f"r{n}", "text": f"record {n} of version v{version}"} for n in range(260)]
             take_in_records(collection, *records)
         folder = write_files(tmp_path / "in", {f"{n}.txt": f"a file {n} of v3" for n in range(20)})

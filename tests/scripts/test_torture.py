@@ -94,14 +94,17 @@ def small() -> Found:
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_by_kills(small: Found) -> None:
     assert tried(small, "kills") == 8
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_by_failing_writes(small: Found) -> None:
     assert tried(small, "faults") == 4
 
 
+@pytest.mark.slow
 def test_a_changed_byte_is_named_or_harmless(small: Found) -> None:
     assert tried(small, "flips") == 20
 

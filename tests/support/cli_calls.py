@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.model_cache import with_shared_exports
 
 from ragcli.__main__ import main
 
@@ -50,7 +51,7 @@ def caller(
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAGCLI_DATA_DIR", str(data))
-    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(cache or data.parent / "cache"))
+    monkeypatch.setenv("RAGCLI_CACHE_DIR", str(with_shared_exports(cache or data.parent / "cache")))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
     def call(*arguments: str, stdin: bytes = b"") -> Called:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.cli_calls import Called, Ragcli, caller
 from tests.support.llm_server import Answer, Fault, LlmServer, llm_server
+from tests.support.model_cache import with_shared_exports
 from tests.support.pdfs import new_pdf, put_lines, wrapped
 from tests.support.tiny_models import tiny_cross_encoder, tiny_encoder
 
@@ -50,7 +51,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pdf.output(str(home / "long" / "long.pdf"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGCLI_DATA_DIR", str(home / "data"))
-        patch.setenv("RAGCLI_CACHE_DIR", str(home / "cache"))
+        patch.setenv("RAGCLI_CACHE_DIR", str(with_shared_exports(home / "cache")))
         patch.setattr(sys, "stdout", io.StringIO())
         patch.setattr(sys, "stderr", io.StringIO())
         for folder, name in (("notes", "notes"), ("long", "long"), ("notes", "again")):
