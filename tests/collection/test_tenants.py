@@ -167,6 +167,7 @@ OTHERS = {
     "models pull": "fetches a model",
     "models path": "tells of a model",
     "trust": "tells of configurations",
+    "help": "shows the manual",
 }
 
 
@@ -415,11 +416,11 @@ def test_a_snapshot_knows_nothing_of_others(place: Place) -> None:
 def test_everything_that_a_snapshot_offers_was_thought_of() -> None:
     thought_of = {*SNAPSHOT, "document", "live_chunks", "rows", "dates", "neighbours", "document_numbers", "matching"}
     thought_of |= {"page_of", "same_text"}
-    # Numbers and settings; vectors, which are asked for by rows of the tenant's; and what reads for all or copies.
+    # Numbers and settings; vectors, which are asked for by rows of the tenant's; and the end.
     harmless = {
         *("settings", "generation", "chunk_count", "tfidf_stale", "own_numbers", "row_numbers", "dead", "rows"),
         *("vectors", "signs", "tokens", "token_frequency", "tfidf", "check_vectors", "unknown_keys"),
-        *("problems", "copy_to", "close"),
+        "close",
     }
     public = {name for name, _ in inspect.getmembers(Snapshot) if not name.startswith("_")}
     assert public - thought_of - harmless == set()
@@ -468,6 +469,15 @@ def test_an_export_holds_one_tenants_part_and_nothing_else(place: Place, tmp_pat
     here = json.loads(called(*words).out)
     assert [(hit["chunk_id"], hit["cosine"]) for hit in there] == [(hit["chunk_id"], hit["cosine"]) for hit in here]
     assert {hit["chunk_id"] for hit in there} == {f"{place.ids['alpha']}:0", "alpha-record:0", f"{SHARED_ID}:0"}
+
+
+def test_an_export_for_a_tenant_that_nobody_has_is_refused_and_writes_nothing(place: Place, tmp_path: Path) -> None:
+    archive = tmp_path / "gamma.tar"
+    done = called("collections", "export", "shared", str(archive), "--tenant", "gamma")
+    assert (done.code, done.out) == (3, "")
+    assert "no document of a tenant 'gamma'" in done.err
+    assert list(tmp_path.iterdir()) == []
+    assert list(place.data.glob(".new-*")) == []
 
 
 def test_a_tenant_key_is_fixed_when_a_collection_is_made(tmp_path: Path, place: Place) -> None:

@@ -224,9 +224,12 @@ class Collection:
 
     def verify(self) -> tuple[str, ...]:
         """What is damaged, a sentence each; nothing if every checksum, count and reference is right."""
+        from ragcli.collection.maintain.verification import find_problems
+
         try:
             with Snapshot(self.path, everything=True) as snapshot:
-                return tuple(problem.sentence for problem in snapshot.problems())
+                problems = find_problems(snapshot.folder, snapshot.connection, snapshot.record)
+                return tuple(problem.sentence for problem in problems)
         except MissingCollection:
             raise
         except CollectionError as error:

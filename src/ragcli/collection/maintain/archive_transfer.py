@@ -12,7 +12,7 @@ import os
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -30,13 +30,16 @@ from ragcli.collection.maintain.archive_format import (
     write_archive,
 )
 from ragcli.collection.maintain.repairing import build_lexical_index
+from ragcli.collection.maintain.store_copy import copy_state
+from ragcli.collection.maintain.verification import find_problems
 from ragcli.collection.read.snapshot import Snapshot
+from ragcli.collection.read.tenant_views import TenantArrays
 from ragcli.collection.store.generation_record import write_manifest
 from ragcli.collection.store.locks import make_lock_files
 from ragcli.collection.store.row_hash import new_hash
 from ragcli.collection.store.schema import STORE_FORMAT, altered_definitions
 from ragcli.collection.store.sqlite_connection import open_for_writing
-from ragcli.errors import CollectionError, InputError, RagcliError, UsageError
+from ragcli.errors import CollectionError, InputError, MissingCollection, RagcliError, UsageError
 
 if TYPE_CHECKING:
     from ragcli.collection.store.generation_record import Generation
@@ -76,6 +79,11 @@ def export_collection(
     from ragcli._version import __version__
 
     with collection.snapshot() as snapshot, _work_folder(collection) as work:
+        if snapshot.restricted and not snapshot.record.documents:
+            raise MissingCollection(
+                f"The collection '{collection.name}' has no document of a tenant '{collection.tenant}', so there is"
+                " nothing to export."
+            )
         watch("checking", 0, 0)
         with _prepared(collection.name, work):
             damage = _damage(snapshot)
@@ -84,7 +92,8 @@ def export_collection(
                     f"The collection '{collection.name}' is damaged ({damage[0]}) and was not exported;"
                     f" `ragcli collections verify {collection.name} --repair` mends what can be mended."
                 )
-            record, places = snapshot.copy_to(work)
+            own = TenantArrays(snapshot.dead, snapshot.token_frequency) if snapshot.restricted else None
+            record, places = copy_state(snapshot.folder, snapshot.connection, snapshot.record, work, own)
             total = sum(size for _, size in places.values())
             hashed = byte_counter(watch, "checking", total)
             label = ArchiveManifest(
@@ -104,10 +113,9 @@ def export_collection(
 
 def _damage(snapshot: Snapshot) -> list[str]:
     """What is damaged of what goes into an archive. With tenants, that is told of the whole as it is now."""
-    if not snapshot.restricted:
-        return [problem.sentence for problem in snapshot.problems() if problem.part in _EXPORTED]
-    with Snapshot(snapshot.folder, everything=True) as whole:
-        return [problem.sentence for problem in whole.problems() if problem.part in _EXPORTED]
+    with Snapshot(snapshot.folder, everything=True) if snapshot.restricted else nullcontext(snapshot) as whole:
+        problems = find_problems(whole.folder, whole.connection, whole.record)
+    return [problem.sentence for problem in problems if problem.part in _EXPORTED]
 
 
 def byte_counter(watch: TransferListener, phase: TransferPhase, total: int) -> Callable[[int], None]:

@@ -10,12 +10,14 @@ from hashlib import blake2b
 from os import fsdecode, fsencode
 from pathlib import Path
 from stat import S_ISREG
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.collection.handle import Collection
 from ragcli.collection.store.row_hash import FILE_COLUMNS
 from ragcli.documents.file_access import HASH_BYTES
 from ragcli.types import StoredChunk
+
+if TYPE_CHECKING:
+    from ragcli.collection.handle import Collection
 
 _BLOCK: Final = 1 << 20
 _LAST: Final = 2**63 - 1

@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ragcli.collection.store.sqlite_connection import translated_read_errors
 from ragcli.errors import FilterError
@@ -21,10 +21,12 @@ from ragcli.filters.predicate_evaluation import as_period, compile_match
 from ragcli.text.characters import replace_surrogates
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
     import numpy.typing as npt
 
-    from ragcli.collection.read.snapshot import Snapshot
+    from ragcli.collection.store.generation_record import Generation
     from ragcli.filters.expression_tree import ComparisonOperator, FilterValue
 
     Integers = npt.NDArray[np.int64]
@@ -153,13 +155,29 @@ def known_keys(connection: sqlite3.Connection) -> tuple[str, ...]:
     return tuple(keys)
 
 
+class ArrayRows(Protocol):
+    """The rows of the arrays in one state, as a snapshot has them.
+
+    `row_numbers` (rows,) are the chunk numbers of all rows and `dead` the rows that count for nothing, both ascending.
+    """
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def record(self) -> Generation: ...
+    @property
+    def row_numbers(self) -> Integers: ...
+    @property
+    def dead(self) -> npt.NDArray[np.int32]: ...
+
+
 class FilteredChunks:
     """The documents of a snapshot that meet a filter, and their chunks. `documents` are their numbers, ascending."""
 
-    def __init__(self, snapshot: Snapshot, connection: sqlite3.Connection, condition: Filter) -> None:
-        self._snapshot = snapshot
+    def __init__(self, state: ArrayRows, connection: sqlite3.Connection, condition: Filter) -> None:
+        self._state = state
         self._connection = connection
-        with translated_read_errors(snapshot.folder):
+        with translated_read_errors(state.folder):
             self.documents = matching_documents(connection, condition)
 
     @cached_property
@@ -167,11 +185,11 @@ class FilteredChunks:
         """The rows of the documents' chunks, ascending."""
         import numpy as np
 
-        if 2 * len(self.documents) <= self._snapshot.record.documents:
+        if 2 * len(self.documents) <= self._state.record.documents:
             return self._live_rows(self._chunks(self.documents))
         # Of most documents it takes less time to say which rows are not theirs.
         rows = self._live_rows(None)
-        with translated_read_errors(self._snapshot.folder):
+        with translated_read_errors(self._state.folder):
             everything = {number for (number,) in self._connection.execute("SELECT number FROM documents")}
         kept = np.ones(len(rows), np.bool_)
         others = self._live_rows(self._chunks(sorted(everything.difference(self.documents))))
@@ -183,17 +201,17 @@ class FilteredChunks:
         """The numbers of the documents' chunks, ascending."""
         import numpy as np
 
-        return np.asarray(self._snapshot.row_numbers[self.rows], np.int64)
+        return np.asarray(self._state.row_numbers[self.rows], np.int64)
 
     def _chunks(self, documents: Sequence[int]) -> Integers:
-        with translated_read_errors(self._snapshot.folder):
+        with translated_read_errors(self._state.folder):
             return chunk_numbers(self._connection, documents)
 
     def _live_rows(self, numbers: Integers | None) -> Integers:
         """The rows of the live chunks among ascending numbers, or of all, ascending."""
         import numpy as np
 
-        known, dead = self._snapshot.row_numbers, self._snapshot.dead
+        known, dead = self._state.row_numbers, self._state.dead
         if numbers is None:
             rows = np.arange(len(known))
         else:

@@ -12,14 +12,14 @@ dropped. `rows` says which numbers this state knows.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.collection.read import document_queries
 from ragcli.collection.read.document_queries import DocumentRow, DocumentText, MetadataField
-from ragcli.collection.store.generation_record import Generation, read_generation
+from ragcli.collection.store.generation_record import read_generation
 from ragcli.collection.store.locks import share_readers_lock
 from ragcli.collection.store.sqlite_connection import open_for_reading, translated_errors, translated_read_errors
 from ragcli.errors import CollectionError, MissingCollection
@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from ragcli.collection.maintain.verification import IntegrityProblem
     from ragcli.collection.read.document_queries import Provenance
     from ragcli.collection.read.metadata_filter import FilteredChunks
-    from ragcli.collection.read.tenant_views import TenantArrays
     from ragcli.collection.store.chunk_arrays import ChunkNumbers, FloatArray, IntArray, SignArray
     from ragcli.filters import Filter
     from ragcli.index.bm25 import LexicalIndex
@@ -42,11 +40,16 @@ if TYPE_CHECKING:
     from ragcli.index.tfidf import TfidfReader
 
 
+_FILTERS_KEPT: Final = 64
+"""Filters whose chunks are remembered: a snapshot may be kept for as long as a server runs."""
+
+
 class Snapshot:
     """One generation of a collection. A context manager; may be handed from thread to thread, not shared.
 
     Of a collection that has tenants it is what one of them may read, and TenantNeeded without one. `everything` is
-    for what checks or copies a collection as a whole and shows nothing of it.
+    for what checks or copies a collection as a whole and shows nothing of it. `connection` has the read transaction
+    open; `record` is the state's generation record, with the counts of the tenant where there is one.
     """
 
     def __init__(self, folder: Path, tenant: str | None = None, *, everything: bool = False) -> None:
@@ -55,17 +58,17 @@ class Snapshot:
         self._selections: dict[str, FilteredChunks] = {}
         self._lock: int | None = share_readers_lock(folder)
         try:
-            self._connection = open_for_reading(folder)
+            self.connection = open_for_reading(folder)
             try:
                 with translated_errors(folder):
-                    self._connection.execute("BEGIN")
-                    self.record = read_generation(self._connection)
+                    self.connection.execute("BEGIN")
+                    self.record = read_generation(self.connection)
                     key = self.record.settings.tenant_key
                     self.restricted = key is not None and not everything
                     if self.restricted:
                         self._restrict(tenant)
             except BaseException:
-                self._connection.close()
+                self.connection.close()
                 raise
         except BaseException:
             self._unlock()
@@ -76,8 +79,8 @@ class Snapshot:
 
         key = self.record.settings.tenant_key
         check_tenant(self.collection, key, tenant)
-        restrict_to_tenant(self._connection, key or "", tenant or "")
-        self.record = tenant_record(self._connection, self.record)
+        restrict_to_tenant(self.connection, key or "", tenant or "")
+        self.record = tenant_record(self.connection, self.record)
 
     @property
     def settings(self) -> CollectionSettings:
@@ -166,7 +169,7 @@ class Snapshot:
 
         with translated_read_errors(self.folder):
             if self.own_numbers is None:
-                return read_integers(self._connection, "dead")
+                return read_integers(self.connection, "dead")
         from ragcli.collection.read.tenant_views import foreign_rows
 
         return foreign_rows(self.row_numbers, self.own_numbers)
@@ -179,7 +182,7 @@ class Snapshot:
         from ragcli.collection.read.tenant_views import tenant_chunk_numbers
 
         with translated_read_errors(self.folder):
-            return tenant_chunk_numbers(self._connection)
+            return tenant_chunk_numbers(self.connection)
 
     @cached_property
     def tokens(self) -> TokenReader | None:
@@ -205,7 +208,7 @@ class Snapshot:
 
             return count_token_frequency(self.folder, self.record, self.dead)
         with translated_read_errors(self.folder):
-            frequency = read_integers(self._connection, "frequency")
+            frequency = read_integers(self.connection, "frequency")
         return frequency if len(frequency) else np.zeros(self.record.vocabulary, np.int32)
 
     @cached_property
@@ -231,7 +234,7 @@ class Snapshot:
     def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
         """Chunks by number, in the order asked for; numbers unknown to this state are left out."""
         with translated_read_errors(self.folder):
-            return document_queries.read_chunks(self._connection, self.collection, numbers)
+            return document_queries.read_chunks(self.connection, self.collection, numbers)
 
     def live_chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:
         """The chunks of live rows. CollectionError if the store has lost one of them."""
@@ -242,7 +245,7 @@ class Snapshot:
     def document_numbers(self, numbers: Sequence[int]) -> dict[int, int]:
         """The number of the document that each chunk is from, for chunks of live rows; as `live_chunks`."""
         with translated_errors(self.folder):
-            found = document_queries.document_numbers(self._connection, numbers)
+            found = document_queries.document_numbers(self.connection, numbers)
         self._check_kept(len(found), numbers)
         return found
 
@@ -251,21 +254,21 @@ class Snapshot:
         from ragcli.collection.read.document_queries import provenance
 
         with translated_read_errors(self.folder):
-            return provenance(self._connection, numbers)
+            return provenance(self.connection, numbers)
 
     def same_text(self, text: bytes, characters: int) -> list[tuple[int, int, int]]:
         """The chunks of documents whose whole text has that hash and length: each one's number and stretch."""
         from ragcli.collection.read.document_queries import same_text
 
         with translated_read_errors(self.folder):
-            return same_text(self._connection, text, characters)
+            return same_text(self.connection, text, characters)
 
     def dates(self, numbers: Sequence[int]) -> dict[int, float]:
         """When the documents of chunks are from, in seconds since 1970, by number, where that is known."""
         from ragcli.collection.read.document_queries import dates
 
         with translated_read_errors(self.folder):
-            return dates(self._connection, numbers)
+            return dates(self.connection, numbers)
 
     def _check_kept(self, found: int, numbers: Sequence[int]) -> None:
         if found < len({*numbers}):
@@ -300,7 +303,9 @@ class Snapshot:
 
         key = cache_key(where)
         if key not in self._selections:
-            self._selections[key] = FilteredChunks(self, self._connection, where)
+            if len(self._selections) >= _FILTERS_KEPT:
+                self._selections.clear()
+            self._selections[key] = FilteredChunks(self, self.connection, where)
         return self._selections[key]
 
     def unknown_keys(self, where: Filter) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -308,24 +313,24 @@ class Snapshot:
         from ragcli.collection.read.metadata_filter import known_keys, unknown_keys
 
         with translated_read_errors(self.folder):
-            unknown = unknown_keys(self._connection, where)
-            return unknown, known_keys(self._connection) if unknown else ()
+            unknown = unknown_keys(self.connection, where)
+            return unknown, known_keys(self.connection) if unknown else ()
 
     def documents(self, where: Filter | None = None) -> Iterator[DocumentRow]:
         """Every document, or those that meet the filter, by source."""
         chosen = self.matching(where)
         with translated_read_errors(self.folder):
-            yield from document_queries.all_documents(self._connection, None if chosen is None else chosen.documents)
+            yield from document_queries.all_documents(self.connection, None if chosen is None else chosen.documents)
 
     def fields(self, *, examples: int = 3) -> tuple[MetadataField, ...]:
         """The keys that documents' metadata have, by name, with their types and commonest values."""
         with translated_read_errors(self.folder):
-            return tuple(document_queries.metadata_fields(self._connection, examples))
+            return tuple(document_queries.metadata_fields(self.connection, examples))
 
     def document(self, wanted: str) -> DocumentRow:
         """The document with that id, source or path. MissingCollection if there is none."""
         with translated_read_errors(self.folder):
-            found = document_queries.find_document(self._connection, wanted)
+            found = document_queries.find_document(self.connection, wanted)
         if found is None:
             raise MissingCollection(
                 f"The collection '{self.collection}' has no document '{wanted}';"
@@ -340,7 +345,7 @@ class Snapshot:
             return None
         with translated_read_errors(self.folder):
             found = document_queries.read_chunk_range(
-                self._connection, self.collection, document, int(ordinal), int(ordinal)
+                self.connection, self.collection, document, int(ordinal), int(ordinal)
             )
         return found[0] if found else None
 
@@ -348,12 +353,12 @@ class Snapshot:
         """The chunk with up to `around` chunks before and after it, in reading order."""
         first, last = max(0, chunk.ordinal - around), chunk.ordinal + around
         with translated_read_errors(self.folder):
-            return document_queries.read_chunk_range(self._connection, self.collection, chunk.document_id, first, last)
+            return document_queries.read_chunk_range(self.connection, self.collection, chunk.document_id, first, last)
 
     def document_chunks(self, document_id: str) -> tuple[StoredChunk, ...]:
         """All chunks of a document, in reading order."""
         with translated_read_errors(self.folder):
-            return document_queries.read_chunk_range(self._connection, self.collection, document_id, 0, 2**62)
+            return document_queries.read_chunk_range(self.connection, self.collection, document_id, 0, 2**62)
 
     def page_of(self, chunk: StoredChunk, offset: int) -> int | None:
         """The page that has character `offset` of a chunk; None for a document without pages."""
@@ -362,7 +367,7 @@ class Snapshot:
         from ragcli.collection.store.document_text import document_pages
 
         with translated_read_errors(self.folder):
-            spans = document_pages(self._connection, chunk.document_id)
+            spans = document_pages(self.connection, chunk.document_id)
         at = chunk.start + offset
         return next((span.number for span in reversed(spans) if span.start <= at), chunk.page_start)
 
@@ -374,31 +379,12 @@ class Snapshot:
         chosen = self.matching(where)
         with translated_read_errors(self.folder):
             yield from document_queries.read_texts(
-                self._connection, prefilter, None if chosen is None else chosen.documents
+                self.connection, prefilter, None if chosen is None else chosen.documents
             )
-
-    def problems(self) -> list[IntegrityProblem]:
-        """Everything that is wrong with this state, as far as can be told from its data."""
-        from ragcli.collection.maintain.verification import find_problems
-
-        return find_problems(self.folder, self._connection, self.record)
-
-    def copy_to(self, work: Path) -> tuple[Generation, Mapping[str, tuple[Path, int]]]:
-        """Prepare this state for an archive in an empty folder: see `exporting.copy_state`."""
-        from ragcli.collection.maintain.store_copy import copy_state
-
-        return copy_state(self.folder, self._connection, self.record, work, self._own())
-
-    def _own(self) -> TenantArrays | None:
-        if not self.restricted:
-            return None
-        from ragcli.collection.read.tenant_views import TenantArrays
-
-        return TenantArrays(self.dead, self.token_frequency)
 
     def close(self) -> None:
         """End the read. Arrays already handed out stay usable."""
-        self._connection.close()
+        self.connection.close()
         self._unlock()
 
     def _unlock(self) -> None:
