@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ragcli.collection.maintain.reindexing import reindex
     from ragcli.collection.maintain.repairing import repair
     from ragcli.collection.read.file_state import changed_sources
+    from ragcli.collection.store.row_hash import hash_text
 
 __all__ = [
     "NO_ENCODER",
@@ -60,6 +61,7 @@ __all__ = [
     "changed_sources",
     "check_name",
     "export_collection",
+    "hash_text",
     "import_collection",
     "import_index",
     "ingest",
@@ -79,5 +81,6 @@ __getattr__ = lazy_exports(
         "maintain.reindexing": "reindex",
         "maintain.repairing": "repair",
         "read.file_state": "changed_sources",
+        "store.row_hash": "hash_text",
     },
 )

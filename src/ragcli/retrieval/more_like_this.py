@@ -99,7 +99,7 @@ def find_target(readers: Sequence[CollectionReader], like: str) -> SimilarityTar
             f"There is no chunk or document '{like[:200]}' in the collections searched, and no such file;"
             " `ragcli documents` lists the documents."
         )
-    from ragcli.collection.store.row_hash import hash_text
+    from ragcli.collection import hash_text
 
     document = _read(path)
     return SimilarityTarget(document, _chunks_of_same_text(readers, hash_text(document.text), len(document.text), None))

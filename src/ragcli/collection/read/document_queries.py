@@ -62,6 +62,7 @@ class DocumentText:
     """A whole document for exact search: its text, joins and pages, and where its chunks stand, in order.
 
     A chunk's place may be damaged until `verified_chunk` has looked: that takes longer than finding nothing in it.
+    `row_hashes` are what it looks at; without any, the chunks are as they are.
     """
 
     document_id: str
@@ -77,6 +78,8 @@ class DocumentText:
     def verified_chunk(self, at: int) -> Chunk:
         """Chunk `at`, checked against its hash. CollectionError if it is not what was stored."""
         chunk = self.chunks[at]
+        if not self.row_hashes:
+            return chunk
         number, document, row_hash = self.row_hashes[at]
         values = (number, document, *_place(chunk), self.text[chunk.start : chunk.end])
         check_row(values, row_hash, f"Chunk {self.document_id}:{chunk.ordinal}")
