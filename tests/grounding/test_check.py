@@ -371,6 +371,28 @@ def test_a_draft_in_latex_is_read_as_it_is_printed() -> None:
     assert draft.references == {"zeta": "A. Quist. The Zeta Protocol for Electing Leaders, 2014."}
 
 
+@pytest.mark.parametrize(
+    ("latex", "claims"),
+    [
+        (
+            r"The curve \includegraphics[width=3cm]{fig1.png} falls with every step.",
+            ["The curve falls with every step."],
+        ),
+        (r"The curve \includegraphics*[1,2][3,4]{a} falls with every step.", ["The curve falls with every step."]),
+        (r"It costs \$5 of a\_b and \verb|x{y| more.", ["It costs $5 of a_b and x{y more."]),
+        (r"Read \href{http://a.org}{this page} about \textcolor{red}{the sea}.", ["Read this page about the sea."]),
+        (r"So it was \[ a = b \] in \L{}\'od\'z all along.", ["So it was in Łódź all along."]),
+        (
+            r"One brace } too many here. Another { was never closed.",
+            ["One brace too many here.", "Another was never closed."],
+        ),
+    ],
+)
+def test_latex_leaves_the_words_that_are_printed(latex: str, claims: list[str]) -> None:
+    draft = read_draft("\\section{A}\n" + latex)
+    assert [(each.line, each.claim) for each in draft.sentences] == [(2, claim) for claim in claims]
+
+
 def test_markdown_with_some_latex_in_it_is_read_as_markdown() -> None:
     draft = read_draft(
         "# Costs\n\n\\begin{itemize}\n\nIt fell by 50% in all of the cases.\n\n    code is not read here\n"
