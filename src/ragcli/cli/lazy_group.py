@@ -86,10 +86,10 @@ class LazyGroup(TyperGroup):
         if args and args[0] in self.entries:
             return args[0], self.get_command(ctx, args[0]), args[1:]
         if args and self.entries and not ctx.resilient_parsing and not args[0].startswith("-"):
-            import difflib
+            from ragcli.text.suggestions import closest_name
 
-            near = difflib.get_close_matches(args[0], self.entries, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
+            near = closest_name(args[0], self.entries)
+            hint = f" Did you mean '{near}'?" if near else ""
             ctx.fail(f"There is no command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
 

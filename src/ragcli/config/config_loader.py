@@ -22,6 +22,7 @@ from ragcli.config.toml_reader import line_of_key, parse_toml
 from ragcli.config.trust_policy import KeyPath, TrustDemand, demands, without_keys
 from ragcli.errors import ConfigError
 from ragcli.options import Option, OptionValues
+from ragcli.text.suggestions import closest_name
 from ragcli.types import CollectionSettings
 
 
@@ -310,9 +311,5 @@ class _ConfigReader:
 
 
 def _nearest_key(name: str, keys: Mapping[str, Option]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(
-        name, [*keys, *SECTION_KEYS, "collections"] if keys is TOP_LEVEL_KEYS else keys, n=1
-    )
-    return f'; did you mean "{near[0]}"?' if near else f" (it knows {', '.join(keys)})"
+    near = closest_name(name, [*keys, *SECTION_KEYS, "collections"] if keys is TOP_LEVEL_KEYS else keys)
+    return f'; did you mean "{near}"?' if near else f" (it knows {', '.join(keys)})"

@@ -6,7 +6,6 @@ pipeline before it. The options are the fields of a query's request, each read a
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from types import NoneType
@@ -16,6 +15,7 @@ from ragcli.errors import UsageError
 from ragcli.filters import Filter
 from ragcli.llm.chat_model import Message
 from ragcli.retrieval.request import PIPELINE_NAMES, QueryRequest
+from ragcli.text.suggestions import closest_name
 
 # What is asked, of what, and how much of the ranking is shown changes nothing in the ranking itself.
 _EXCLUDED_FIELDS: Final = frozenset(
@@ -83,8 +83,8 @@ def parse_specs(text: str) -> tuple[PipelineSpec, ...]:
 
 def _parse_spec(name: str, pieces: list[str]) -> PipelineSpec:
     if name not in PIPELINE_NAMES:
-        near = difflib.get_close_matches(name, PIPELINE_NAMES, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else "."
+        near = closest_name(name, PIPELINE_NAMES)
+        hint = f"; did you mean '{near}'?" if near else "."
         raise UsageError(f"There is no pipeline '{name}' (there are {', '.join(PIPELINE_NAMES)}){hint}")
     options: dict[str, Any] = {}
     for piece in pieces:
@@ -93,8 +93,8 @@ def _parse_spec(name: str, pieces: list[str]) -> PipelineSpec:
         if not equals or not value:
             raise UsageError(f"'{name}:{piece}' is not an option with a value; write it like {name}:pool=50.")
         if key not in spec_option_names():
-            near = difflib.get_close_matches(key, spec_option_names(), n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else "."
+            near = closest_name(key, spec_option_names())
+            hint = f"; did you mean '{near}'?" if near else "."
             raise UsageError(f"Pipelines have no option '{key}' (they have {', '.join(spec_option_names())}){hint}")
         if key in options:
             raise UsageError(f"'{name}' gives '{key}' twice.")

@@ -75,14 +75,13 @@ def parse_identity(text: str) -> str:
     """`content`, `path`, `none`, or a key of metadata that is unlikely to be one of these misspelt."""
     if text in IDENTITIES:
         return text
-    from difflib import get_close_matches
+    from ragcli.text.suggestions import closest_name
 
-    near = get_close_matches(text, IDENTITIES, n=1, cutoff=0.75)
-    if near:
+    if near := closest_name(text, IDENTITIES, cutoff=0.75):
         raise OptionError(
             "{identity} takes content, path, none, or a key of the metadata, not '{given}'; did you mean {near}?",
             given=text,
-            near=near[0],
+            near=near,
         )
     if not _METADATA_KEY.fullmatch(text):
         raise ValueError(text)

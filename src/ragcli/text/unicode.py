@@ -92,4 +92,9 @@ def fold_case_and_accents(text: str) -> str:
     return _COMBINING_MARKS.sub("", normalised("NFKD", normalised("NFKD", text).casefold()))
 
 
+def letters_and_digits(text: str) -> str:
+    """The text in small letters, in compatibility forms, and of it letters and digits alone: no accents, no signs."""
+    return "".join(filter(str.isalnum, normalised("NFKD", text.lower())))
+
+
 _COMBINING_MARKS: Final = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]")

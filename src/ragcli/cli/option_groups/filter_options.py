@@ -73,10 +73,8 @@ def _conditions(where: Sequence[str] | None, filter_json: str | None) -> list[Fi
 
 
 def _suggestion(key: str, known: Sequence[str]) -> str:
-    import difflib
+    from ragcli.text.suggestions import closest_name
 
-    by_name = {name.lower(): name for name in reversed(known)}
-    near = difflib.get_close_matches(key.lower(), by_name, n=1)
-    if near:
-        return f"did you mean '{by_name[near[0]]}'?"
+    if near := closest_name(key, known):
+        return f"did you mean '{near}'?"
     return "`ragcli documents --fields` lists those there are."

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from ragcli.grounding.check.citation_parser import DraftCitation
 from ragcli.text.stop_words import STOP_WORDS
-from ragcli.text.unicode import normalised
+from ragcli.text.unicode import letters_and_digits
 
 if TYPE_CHECKING:
     from ragcli.collection import DocumentRow
@@ -88,11 +88,11 @@ class Bibliography:
         return found | {value.removeprefix("arxiv:").partition("v")[0] for value in found}
 
     def _by_key(self, key: str, references: Mapping[str, str]) -> list[BibliographyEntry]:
-        wanted = _letters(key)
+        wanted = letters_and_digits(key)
         for each in self._entries:
             names = (each.row.document_id, each.row.record_id or "", PurePath(each.row.source).stem)
             own = each.row.metadata.get("citekey") or each.row.metadata.get("key") or ""
-            if wanted in {_letters(name) for name in (*names, str(own)) if name}:
+            if wanted in {letters_and_digits(name) for name in (*names, str(own)) if name}:
                 return [each]
         for text in references.values():
             if key in text:
@@ -130,7 +130,7 @@ class Bibliography:
         return self._by_author(author[0], year[1]) if author and year else []
 
     def _by_author(self, name: str, year: str | None) -> list[BibliographyEntry]:
-        wanted = _letters(name)
+        wanted = letters_and_digits(name)
         mine = [each for each in self._entries if wanted in self._names(each)]
         dated = [each for each in mine if year is not None and year in self._years(each)]
         return (dated or mine)[:_MOST]
@@ -152,10 +152,5 @@ class Bibliography:
         return set(_YEAR.findall(f"{known} {entry.row.source}"))
 
 
-def _letters(name: str) -> str:
-    apart = normalised("NFKD", name.lower())
-    return "".join(character for character in apart if character.isalnum())
-
-
 def _words(text: str) -> set[str]:
-    return {_letters(word) for word in _WORD.findall(text)} - STOP_WORDS
+    return {letters_and_digits(word) for word in _WORD.findall(text)} - STOP_WORDS

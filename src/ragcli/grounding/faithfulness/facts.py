@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from ragcli.text.stop_words import STOP_WORDS
-from ragcli.text.unicode import normalised
+from ragcli.text.unicode import letters_and_digits
 
 # "IL-6" is one name, and another than "IL-8".
 _TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)?(?:[-‐‑]\d+[^\W_]*)*|[.;:!?,()]")
@@ -261,8 +261,7 @@ def _folded(written: str) -> str:
     lower = written.lower().removesuffix("'s").removesuffix("’s")
     if lower.isascii():
         return lower.replace("'", "").replace("-", "")
-    apart = normalised("NFKD", lower)
-    return "".join(character for character in apart if character.isalnum())
+    return letters_and_digits(lower)
 
 
 @lru_cache(maxsize=1)
