@@ -3,6 +3,10 @@
 Uncompressed tar can be written to a pipe and read from one, which a zip can't, and a reader meets each member once,
 under one name and one size. Readers take exactly what the manifest says, and only names from a fixed list: no paths,
 no links, no devices.
+
+Headers are `tarfile`'s; the walk from one to the next is not, because its stream mode reads what a header calls a long
+name or a pax record into memory before it gives the member (600 MB for one that claims 300 MB), and passes over
+damaged padding and whatever follows the end.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import IO, Final
 
+from ragcli.collection.store.chunk_arrays import ARRAY_NAMES
 from ragcli.collection.store.row_hash import hash_bytes, new_hash
 from ragcli.errors import InputError
 
@@ -21,15 +26,6 @@ ARCHIVE_FORMAT: Final = 1
 
 ARCHIVE_MANIFEST_MEMBER: Final = "ragcli-collection.json"
 STORE_MEMBER: Final = "store.db"
-ARRAY_MEMBERS: Final = (
-    "rows.ids",
-    "rows.sums",
-    "vectors.f32",
-    "vectors.bits",
-    "tokens.offsets",
-    "tokens.ids",
-    "tokens.bits",
-)
 TFIDF_MEMBERS: Final = tuple(
     f"tfidf/{name}"
     for name in (
@@ -44,7 +40,7 @@ TFIDF_MEMBERS: Final = tuple(
         "weights.f32",
     )
 )
-ARCHIVE_MEMBERS: Final = (STORE_MEMBER, *ARRAY_MEMBERS, *TFIDF_MEMBERS)
+ARCHIVE_MEMBERS: Final = (STORE_MEMBER, *(stem + suffix for stem, suffix in ARRAY_NAMES), *TFIDF_MEMBERS)
 """All there may be in an archive beside the label, by the place in the collection's folder."""
 
 _BLOCK: Final = tarfile.BLOCKSIZE

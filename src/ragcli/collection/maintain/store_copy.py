@@ -10,22 +10,29 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import numpy as np
 
 from ragcli.collection.maintain.archive_format import (
     STORE_MEMBER,
     TFIDF_MEMBERS,
 )
 from ragcli.collection.read.tenant_views import TenantArrays
+from ragcli.collection.store.chunk_arrays import (
+    ChunkArrayReader,
+    ChunkArrayWriter,
+    array_files,
+    copy_live_rows,
+    put_integers,
+    put_segments,
+    read_integers,
+)
+from ragcli.collection.store.generation_record import Generation, write_generation
 from ragcli.collection.store.schema import STORE_FILE
 from ragcli.collection.store.sqlite_connection import create_store
-
-if TYPE_CHECKING:
-    from ragcli.collection.store.generation_record import Generation
-
-
-_ROWS_PER_BLOCK: Final = 1024
-
+from ragcli.collection.write.compaction import fit_stored_chunks
+from ragcli.index.append_only_array import row_bytes
 
 _COPIED_TABLES: Final = (
     "files",
@@ -80,7 +87,7 @@ def copy_state(
             for name in TFIDF_MEMBERS:
                 path = folder / record.tfidf_name / name.removeprefix("tfidf/")
                 places[name] = path, path.stat().st_size
-        _write_record(copy, fresh)
+        write_generation(copy, fresh)
         copy.execute("COMMIT")
         copy.execute("PRAGMA journal_mode = WAL")
     path = work / STORE_FILE
@@ -91,24 +98,12 @@ def _refit_tfidf(
     copy: sqlite3.Connection, record: Generation, work: Path
 ) -> tuple[Generation, dict[str, tuple[Path, int]]]:
     """Fit TF-IDF to the chunks of the copy, if its collection has one."""
-    from ragcli.collection.read.document_queries import chunk_texts
-    from ragcli.collection.store.chunk_arrays import file_segment, put_segments
-    from ragcli.index.tfidf import fit_tfidf
-
     if record.tfidf is None or not record.chunks:
         return replace(record, tfidf=None, tfidf_generation=None), {}
-    numbers = [number for (number,) in copy.execute("SELECT number FROM chunks ORDER BY number")]
-    fit_tfidf(work / "tfidf", numbers, (text for _, text in chunk_texts(copy)))
-    paths = [work / "tfidf" / name.removeprefix("tfidf/") for name in TFIDF_MEMBERS]
-    put_segments(copy, 1, [file_segment(path) for path in paths])
-    places = {f"tfidf/{path.name}": (path, path.stat().st_size) for path in paths}
+    segments = fit_stored_chunks(copy, work / "tfidf")
+    put_segments(copy, 1, segments)
+    places = {each.file: (work / each.file, each.stop) for each in segments}
     return replace(record, tfidf_generation=record.generation), places
-
-
-def _write_record(copy: sqlite3.Connection, record: Generation) -> None:
-    from ragcli.collection.store.generation_record import write_generation
-
-    write_generation(copy, record)
 
 
 def _copy_arrays(
@@ -120,32 +115,17 @@ def _copy_arrays(
     copy: sqlite3.Connection,
     own: TenantArrays | None,
 ) -> tuple[Generation, dict[str, tuple[Path, int]]]:
-    import numpy as np
-
-    from ragcli.collection.store.chunk_arrays import (
-        ChunkArrayReader,
-        ChunkArrayWriter,
-        array_files,
-        put_integers,
-        put_segments,
-        read_integers,
-    )
-    from ragcli.index.append_only_array import row_bytes
-
     dead = read_integers(connection, "dead") if own is None else own.dead
     if own is not None and len(own.frequency):
         put_integers(copy, "frequency", own.frequency)
     source, edition = folder, record.arrays
     if len(dead):
-        live = np.ones(record.rows, np.bool_)
-        live[dead] = False
         source, edition = work, 1
         with (
             closing(ChunkArrayReader(folder, record)) as old,
             ChunkArrayWriter(work, replace(fresh, rows=0, tokens=0)) as rows,
         ):
-            for first in range(0, record.rows, _ROWS_PER_BLOCK):
-                rows.copy(old, first, live[first : first + _ROWS_PER_BLOCK])
+            copy_live_rows(old, rows, record.rows, dead)
             put_segments(copy, 1, rows.sync())
             fresh = replace(fresh, rows=rows.rows, tokens=rows.tokens)
         put_integers(copy, "dead", np.empty(0, np.int32))

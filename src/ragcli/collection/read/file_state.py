@@ -6,14 +6,12 @@ import os
 import sqlite3
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from os import fsdecode, fsencode
 from pathlib import Path
 from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Final
 
-from ragcli.collection.store.row_hash import FILE_COLUMNS
-from ragcli.documents.file_access import HASH_BYTES
+from ragcli.collection.store.row_hash import FILE_COLUMNS, new_hash
 from ragcli.types import StoredChunk
 
 if TYPE_CHECKING:
@@ -67,7 +65,7 @@ def file_record(row: Any) -> FileRecord:
 
 def hash_file(path: Path) -> bytes:
     """Hash of a file's bytes. OSError if it can't be read."""
-    state = blake2b(digest_size=HASH_BYTES)
+    state = new_hash()
     with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
         while block := stream.read(_BLOCK):
             state.update(block)

@@ -95,7 +95,6 @@ CHUNK_NUMBERS: Final = ArrayFile("rows", ".ids", "<i8", (), "chunk")
 ROW_CHECKSUMS: Final = ArrayFile("rows", ".sums", "<u4", (3,), "chunk")
 TOKEN_OFFSETS: Final = ArrayFile("tokens", ".offsets", "<i8", (), "bound")
 TOKEN_IDS: Final = ArrayFile("tokens", ".ids", "<i4", (), "token")
-ARRAY_STEMS: Final = ("rows", "vectors", "tokens")
 
 
 def vector_file(dimension: int) -> ArrayFile:
@@ -113,19 +112,24 @@ def token_bits_file(dimension: int) -> ArrayFile:
     return ArrayFile("tokens", ".bits", "|u1", (-(-dimension // 8),), "token")
 
 
+def _all_array_files(dimension: int) -> tuple[ArrayFile, ...]:
+    vectors = vector_file(dimension), sign_bits_file(dimension)
+    return CHUNK_NUMBERS, ROW_CHECKSUMS, *vectors, TOKEN_OFFSETS, TOKEN_IDS, token_bits_file(dimension)
+
+
 def array_files(record: Generation) -> tuple[ArrayFile, ...]:
     """The arrays of a collection in that state; only the numbers when it has no encoder."""
     if not record.dimension:
         return (CHUNK_NUMBERS,)
-    files = (
-        CHUNK_NUMBERS,
-        ROW_CHECKSUMS,
-        vector_file(record.dimension),
-        sign_bits_file(record.dimension),
-        TOKEN_OFFSETS,
-        TOKEN_IDS,
-    )
-    return (*files, token_bits_file(record.dimension)) if record.keeps_bits else files
+    files = _all_array_files(record.dimension)
+    return files if record.keeps_bits else files[:-1]
+
+
+ARRAY_NAMES: Final = tuple((file.stem, file.suffix) for file in _all_array_files(0))
+"""Stem and suffix of every array that a collection may have."""
+
+
+_COPIED_ROWS: Final = 1024
 
 
 class DamagedRow(CollectionError):
@@ -337,6 +341,17 @@ class ChunkArrayWriter(ChunkArrayReader):
 
     def _bytes(self, file: ArrayFile) -> int:
         return self._writers[file.name].rows * row_bytes(file.dtype, file.shape)
+
+
+def copy_live_rows(reader: ChunkArrayReader, writer: ChunkArrayWriter, rows: int, dead: npt.ArrayLike) -> None:
+    """Append those of the first `rows` rows that are not among `dead` to another edition.
+
+    DamagedRow if one of them is not what was written.
+    """
+    live = np.ones(rows, np.bool_)
+    live[np.asarray(dead, np.int64)] = False
+    for first in range(0, rows, _COPIED_ROWS):
+        writer.copy(reader, first, live[first : first + _COPIED_ROWS])
 
 
 FloatArray = npt.NDArray[np.float32]

@@ -126,34 +126,33 @@ def chunked_documents_of(steps: Iterable[CommitStep]) -> list[ChunkedDocument]:
 
 def apply_step(connection: sqlite3.Connection, step: CommitStep) -> list[int]:
     """Carry out one step inside the caller's transaction; the numbers of the chunks that went."""
-    if isinstance(step, PreparedDocument):
-        return _insert_prepared(connection, step)
-    if isinstance(step, RechunkedDocument):
-        insert_chunks(connection, step.number, step.cut, table="next_chunks")
-        return []
-    if isinstance(step, DamagedDocumentRemoved):
-        (file,) = connection.execute("SELECT file FROM documents WHERE number = ?", (step.number,)).fetchone()
-        connection.execute("UPDATE files SET hash = NULL WHERE number = ?", (file,))
-        update_row_hash(connection, "files", file)
-        return delete_document(connection, step.number)
-    if isinstance(step, FileIngested):
-        return _finish_file(connection, step)
-    if isinstance(step, (FileMoved, FileMetadataChanged)):
-        _renew_file(connection, step)
-        return []
-    if isinstance(step, DocumentMetadataChanged):
-        _update_document_metadata(connection, step.number, stored_layers(connection, step.number).under(step.outside))
-        return []
-    if isinstance(step, ParserVersionChanged):
-        # As with metadata: what is damaged is left so.
-        if is_row_intact(connection, "documents", step.number):
-            versions = (step.parser, step.version, step.number)
-            connection.execute("UPDATE documents SET parser = ?, parser_version = ? WHERE number = ?", versions)
-            update_row_hash(connection, "documents", step.number)
-        return []
-    gone = _drop_all(connection, _documents_of(connection, step.number))
-    connection.execute("DELETE FROM files WHERE number = ?", (step.number,))
-    return gone
+    match step:
+        case PreparedDocument():
+            return _insert_prepared(connection, step)
+        case FileIngested():
+            return _finish_file(connection, step)
+        case FileRemoved(number):
+            gone = _drop_all(connection, _documents_of(connection, number))
+            connection.execute("DELETE FROM files WHERE number = ?", (number,))
+            return gone
+        case DamagedDocumentRemoved(number):
+            (file,) = connection.execute("SELECT file FROM documents WHERE number = ?", (number,)).fetchone()
+            connection.execute("UPDATE files SET hash = NULL WHERE number = ?", (file,))
+            update_row_hash(connection, "files", file)
+            return delete_document(connection, number)
+        case RechunkedDocument(number, cut):
+            insert_chunks(connection, number, cut, table="next_chunks")
+        case FileMoved() | FileMetadataChanged():
+            _renew_file(connection, step)
+        case DocumentMetadataChanged(number, outside):
+            _update_document_metadata(connection, number, stored_layers(connection, number).under(outside))
+        case ParserVersionChanged(number, parser, version):
+            # As with metadata: what is damaged is left so.
+            if is_row_intact(connection, "documents", number):
+                versions = (parser, version, number)
+                connection.execute("UPDATE documents SET parser = ?, parser_version = ? WHERE number = ?", versions)
+                update_row_hash(connection, "documents", number)
+    return []
 
 
 def switch_to_rebuilt_chunks(connection: sqlite3.Connection) -> None:

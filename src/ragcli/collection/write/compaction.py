@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import re
 import shutil
+import sqlite3
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
-
-import numpy as np
 
 from ragcli.collection.data_directory import sweep
 from ragcli.collection.ingest_events import IngestListener, PhaseStarted
 from ragcli.collection.read.document_bloom_filters import build_bloom_filters
 from ragcli.collection.read.document_queries import chunk_texts
 from ragcli.collection.store.chunk_arrays import (
-    ARRAY_STEMS,
+    ARRAY_NAMES,
     ChunkArrayWriter,
     DamagedRow,
     Segment,
+    copy_live_rows,
     file_segment,
     put_segments,
 )
@@ -46,7 +46,6 @@ TFIDF_REFIT_MAX_CHUNKS: Final = 50_000
 
 DEAD_ROW_DIVISOR: Final = 5
 DEAD_ROW_MIN: Final = 100
-_BLOCK: Final = 1024
 
 
 def finish_run(writer: CollectionWriter, listener: IngestListener) -> None:
@@ -86,26 +85,30 @@ def commit_refitted_tfidf(writer: CollectionWriter) -> None:
 
 
 def fit_generation_tfidf(writer: CollectionWriter, table: ChunkTable) -> tuple[int, tuple[Segment, ...]]:
-    """Fit TF-IDF to the chunks of a table, in a new folder; its edition, and the checksums of its files."""
-    from ragcli.index.tfidf import fit_tfidf
-
+    """Fit TF-IDF to the chunks of a table, as a new edition; its number, and the checksums of its files."""
     edition = next_edition(writer.folder, "tfidf", writer.record.tfidf)
     folder = writer.folder / edition_name("tfidf", "", edition)
-    numbers = [row[0] for row in writer.connection.execute(f"SELECT number FROM {table} ORDER BY number")]  # noqa: S608
-    fit_tfidf(folder, numbers, (text for _, text in chunk_texts(writer.connection, table)))
-    return edition, tuple(file_segment(path) for path in sorted(folder.iterdir()))
+    return edition, fit_stored_chunks(writer.connection, folder, table)
+
+
+def fit_stored_chunks(
+    connection: sqlite3.Connection, folder: Path, table: ChunkTable = "chunks"
+) -> tuple[Segment, ...]:
+    """Fit TF-IDF to the chunks of a table, in a new folder; the checksums of its files."""
+    from ragcli.index.tfidf import fit_tfidf
+
+    numbers = [number for (number,) in connection.execute(f"SELECT number FROM {table} ORDER BY number")]  # noqa: S608
+    fit_tfidf(folder, numbers, (text for _, text in chunk_texts(connection, table)))
+    return tuple(file_segment(path) for path in sorted(folder.iterdir()))
 
 
 def compact_arrays(writer: CollectionWriter) -> None:
     """Write the live rows into a new edition of the arrays and commit that."""
     record, rows = writer.record, writer.rows
     edition = next_array_edition(writer)
-    live = np.ones(record.rows, np.bool_)
-    live[writer.dead] = False
     with ChunkArrayWriter(writer.folder, replace(record, arrays=edition, rows=0, tokens=0)) as fresh:
         try:
-            for first in range(0, record.rows, _BLOCK):
-                fresh.copy(rows, first, live[first : first + _BLOCK])
+            copy_live_rows(rows, fresh, record.rows, writer.dead)
         except DamagedRow:
             # Nothing is worse than it was; `verify` tells what is damaged, and repairing it compacts as well.
             return
@@ -117,21 +120,12 @@ def compact_arrays(writer: CollectionWriter) -> None:
 
 def next_array_edition(writer: CollectionWriter) -> int:
     """An edition number that no array file has."""
-    return max(next_edition(writer.folder, stem, writer.record.arrays) for stem in ARRAY_STEMS)
+    return max(next_edition(writer.folder, stem, writer.record.arrays) for stem, _ in ARRAY_NAMES)
 
 
 _DERIVED_FILE: Final = re.compile(
-    r"(?:rows(?:-\d+)?\.(?:ids|sums)|vectors(?:-\d+)?\.(?:f32|bits)|tokens(?:-\d+)?\.(?:offsets|ids|bits)"
-    r"|lexical(?:-\d+)?|tfidf(?:-\d+)?(?:\.new|\.old)?|\.manifest\.json\.\w+\.part)"
-)
-_ARRAY_FILES: Final = (
-    ("rows", ".ids"),
-    ("rows", ".sums"),
-    ("vectors", ".f32"),
-    ("vectors", ".bits"),
-    ("tokens", ".offsets"),
-    ("tokens", ".ids"),
-    ("tokens", ".bits"),
+    "|".join(rf"{stem}(?:-\d+)?{re.escape(suffix)}" for stem, suffix in ARRAY_NAMES)
+    + r"|lexical(?:-\d+)?|tfidf(?:-\d+)?(?:\.new|\.old)?|manifest\.json\.new"
 )
 
 
@@ -163,7 +157,7 @@ def next_edition(folder: Path, stem: str, current: int | None) -> int:
 
 
 def _referenced_names(record: Generation) -> set[str]:
-    names = {edition_name(stem, suffix, record.arrays) for stem, suffix in _ARRAY_FILES}
+    names = {edition_name(stem, suffix, record.arrays) for stem, suffix in ARRAY_NAMES}
     names.add(record.lexical_name)
     if record.tfidf_name is not None:
         names.add(record.tfidf_name)
