@@ -152,7 +152,8 @@ class CollectionSettings:
     """What is fixed when a collection is created. Changing any of it means `ragcli reindex`.
 
     `tenant_key` is the key of the metadata that says whose a document is; with one, nothing of the collection is read
-    without saying for whom (see `ragcli.collection.read.tenant_views`). It is fixed for good.
+    without saying for whom (see `ragcli.collection.read.tenant_views`). It is fixed for good. `search_engine` is what
+    ranks its chunks (see `ragcli.engines`).
     """
 
     chunk_size: int = 1200
@@ -161,3 +162,4 @@ class CollectionSettings:
     token_vectors: Literal["bits", "none"] = "bits"  # noqa: S105
     context: Literal["none", "title", "heading"] = "heading"
     tenant_key: str | None = None
+    search_engine: str = "local"

@@ -17,7 +17,7 @@ from tests.support.tiny_models import tiny_encoder
 
 from ragcli.collection import Collection
 from ragcli.engines import CollectionReader, open_reader
-from ragcli.errors import MissingCollection
+from ragcli.errors import CollectionError, MissingCollection
 from ragcli.filters import parse_where
 from ragcli.grounding.ask import ask
 from ragcli.grounding.judge_registry import open_judge
@@ -337,6 +337,39 @@ def test_without_an_encoder_there_are_words_alone(bare: CollectionReader) -> Non
     assert bare.token_frequency([1, 2]).tolist() == [0, 0]
     with Searcher([bare]) as searcher:
         assert searcher.query(QueryRequest("wormhole throat", pipeline="bm25", top=1)).hits[0].chunk.title == "Gravity"
+
+
+# Which engine reads a collection.
+
+PLUGIN = """
+from ragcli.engines.local_reader import LocalReader
+
+class Loud(LocalReader):
+    def analyze(self, text):
+        return [term.upper() for term in super().analyze(text)]
+"""
+
+
+def test_an_installed_package_may_bring_the_engine_that_the_settings_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = CollectionSettings(encoder="none", search_engine="loud")
+    collection = Collection.create(tmp_path / "data", "notes", settings)
+    with pytest.raises(CollectionError, match="engine 'loud', which is not installed"):
+        open_reader(collection)
+    site = tmp_path / "site"
+    about = site / "loud_engine-1.0.dist-info"
+    about.mkdir(parents=True)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: loud-engine\nVersion: 1.0\n")
+    points = "[ragcli.engines]\nloud = loud_engine:Loud\nbroken = loud_engine:Quiet\n"
+    (about / "entry_points.txt").write_text(points)
+    (site / "loud_engine.py").write_text(PLUGIN)
+    monkeypatch.syspath_prepend(site)
+    with open_reader(collection) as reader:
+        assert reader.analyze("wormholes") == ["WORMHOL"]
+    broken = Collection.create(tmp_path / "data", "more", CollectionSettings(encoder="none", search_engine="broken"))
+    with pytest.raises(CollectionError, match="'broken' of loud-engine, which cannot be loaded"):
+        open_reader(broken)
 
 
 # Searches over any engine, by the same functions that the commands call.

@@ -146,6 +146,48 @@ def test_each_floor_imports_only_lower_ones() -> None:
     assert wrong == []
 
 
+# What a snapshot or its files have, and readers hide.
+ARRAY_ATTRIBUTES = {
+    *("snapshot", "signs", "row_numbers", "dead", "own_numbers", "check_vectors", "lexical", "live_chunks"),
+}
+
+
+def reaches_into_the_store(tree: ast.AST) -> Iterator[str]:
+    """Where a module opens a snapshot, imports what the store is made of, or names the parts of its arrays."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in ARRAY_ATTRIBUTES:
+            yield ast.unparse(node)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            names = {alias.name for alias in node.names}
+            if node.module.startswith(("ragcli.collection.store", "ragcli.collection.read")) or "Snapshot" in names:
+                yield ast.unparse(node)
+
+
+def test_above_the_engines_collections_are_read_through_readers_alone() -> None:
+    wrong = []
+    for module, file in FILES.items():
+        floor = floor_of(module)
+        if floor is not None and floor >= FLOORS["retrieval"]:
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            wrong += [f"{module}: {each}" for each in reaches_into_the_store(tree)]
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "with collection.snapshot() as snapshot: pass",
+        "reader.lexical.search(text, 3)",
+        "vectors[reader.dead]",
+        "from ragcli.collection import Snapshot",
+        "from ragcli.collection.store.row_hash import hash_text",
+    ],
+)
+def test_a_reach_into_the_store_would_be_found(code: str) -> None:
+    assert list(reaches_into_the_store(ast.parse(code)))
+    assert not list(reaches_into_the_store(ast.parse("from ragcli.collection import Collection; reader.vectors([1])")))
+
+
 def test_no_modules_import_each_other() -> None:
     graph: dict[str, set[str]] = {module: set() for module in FILES}
     for each in ALL_IMPORTS:

@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from ragcli.collection.maintain.reindexing import reindex
     from ragcli.collection.maintain.repairing import repair
     from ragcli.collection.read.file_state import changed_sources
+    from ragcli.collection.store.metadata_layers import MetadataPatch
     from ragcli.collection.store.row_hash import hash_text
+    from ragcli.collection.store.schema import STORE_FORMAT
 
 __all__ = [
     "NO_ENCODER",
+    "STORE_FORMAT",
     "ChunksEmbedded",
     "Collection",
     "CollectionInfo",
@@ -53,6 +56,7 @@ __all__ = [
     "IngestOptions",
     "IngestReport",
     "MetadataField",
+    "MetadataPatch",
     "PhaseStarted",
     "Provenance",
     "Snapshot",
@@ -81,6 +85,8 @@ __getattr__ = lazy_exports(
         "maintain.reindexing": "reindex",
         "maintain.repairing": "repair",
         "read.file_state": "changed_sources",
+        "store.metadata_layers": "MetadataPatch",
         "store.row_hash": "hash_text",
+        "store.schema": "STORE_FORMAT",
     },
 )

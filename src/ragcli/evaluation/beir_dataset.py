@@ -173,7 +173,7 @@ def index_corpus(
 
 def corpus_collection_name(folder: Path, settings: CollectionSettings) -> str:
     """The name of a corpus's collection: the folder's, and a digest of all that the collection depends on."""
-    from ragcli.collection.store.schema import STORE_FORMAT
+    from ragcli.collection import STORE_FORMAT
 
     # What another version of ragcli made may be cut and stored otherwise, and is left to that version.
     key = json.dumps([corpus_sha256(folder / CORPUS_FILE), asdict(settings), STORE_FORMAT, __version__], sort_keys=True)

@@ -244,11 +244,13 @@ def _collection_descriptions(collections: Sequence[Collection], where: Filter | 
 
     What the filter keeps out may be just what no model is to be told of.
     """
+    from ragcli.engines import open_reader
+
     about = {}
     for collection in collections:
-        with collection.snapshot() as snapshot:
+        with open_reader(collection) as reader:
             titles: list[str] = []
-            for document in snapshot.documents(where):
+            for document in reader.documents(where):
                 title = " ".join((document.title or document.source).split())
                 titles.append(title[:_MAX_TITLE_CHARACTERS])
                 if len(titles) > _MAX_TITLES:

@@ -47,6 +47,8 @@ def documents(
     as_json: Json = False,
 ) -> int:
     """List the documents of a collection; without -c, of all of them."""
+    from ragcli.engines import open_reader
+
     here = CommandContext(ctx)
     condition = filter_from(where, filter_json, since, until)
     if fields and condition is not None:
@@ -54,16 +56,16 @@ def documents(
     if fields:
         found: list[tuple[str, MetadataField]] = []
         for each in here.collections(collection):
-            with each.snapshot() as snapshot:
-                found.extend((each.name, field) for field in snapshot.fields())
+            with open_reader(each) as reader:
+                found.extend((each.name, field) for field in reader.fields())
         write_fields(found, here, as_json=as_json)
         return EXIT_DONE
     rows: list[tuple[str, DocumentRow]] = []
     collections = here.collections(collection)
     note_unknown_keys(collections, where, filter_json)
     for each in collections:
-        with each.snapshot() as snapshot:
-            rows.extend((each.name, row) for row in snapshot.documents(condition))
+        with open_reader(each) as reader:
+            rows.extend((each.name, row) for row in reader.documents(condition))
     if as_json:
         from ragcli.cli.render.json_output import write_json
 

@@ -38,8 +38,7 @@ from ragcli.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ragcli.collection import IngestOptions, IngestReport
-    from ragcli.collection.store.metadata_layers import MetadataPatch
+    from ragcli.collection import IngestOptions, IngestReport, MetadataPatch
     from ragcli.config import CollectionConfig, KeyPath
     from ragcli.documents.parse_options import ReadOptions
     from ragcli.models import Encoder

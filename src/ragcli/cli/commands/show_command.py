@@ -51,19 +51,21 @@ def show(
     """
     if around < 0:
         raise UsageError(f"--around must not be negative, and {around} is.")
+    from ragcli.engines import open_reader
+
     here = CommandContext(ctx)
     for each in here.collections(collection):
-        with each.snapshot() as snapshot:
-            chunk = snapshot.find_chunk(identity)
+        with open_reader(each) as reader:
+            chunk = reader.find_chunk(identity)
             if chunk is not None:
-                passage = _chunk_in_context(chunk, snapshot.neighbours(chunk, around))
+                passage = _chunk_in_context(chunk, reader.neighbours(chunk, around))
                 _write_chunk(passage, here.screen, as_json=as_json)
                 return EXIT_DONE
             try:
-                row = snapshot.document(identity)
+                row = reader.document(identity)
             except MissingCollection:
                 continue
-            text = join_overlapping(snapshot.document_chunks(row.document_id))
+            text = join_overlapping(reader.document_chunks(row.document_id))
             _write_document(each.name, row, text, here.screen, as_json=as_json)
             return EXIT_DONE
     where = f"collection {', '.join(collection)}" if collection else "any collection"

@@ -51,14 +51,15 @@ def note_unknown_keys(collections: Sequence[Collection], where: Sequence[str] | 
     """Tell of the keys in a filter that no document has in any of the collections: they are most often misspelt."""
     if not where and filter_json is None:
         return
+    from ragcli.engines import open_reader
     from ragcli.filters import all_of
 
     condition = all_of(*_conditions(where, filter_json))
     unknown: set[str] | None = None
     known: dict[str, None] = {}
     for each in collections:
-        with each.snapshot() as snapshot:
-            missing, there = snapshot.unknown_keys(condition)
+        with open_reader(each) as reader:
+            missing, there = reader.unknown_keys(condition)
         unknown = set(missing) if unknown is None else unknown.intersection(missing)
         known |= dict.fromkeys(there)
     for key in sorted(unknown or ()):
