@@ -4,8 +4,8 @@
     scripts/bench/faithfulness --fit CORPUS [--count N]
 
 A corpus is a folder of papers or a BEIR folder; `made_sentences.py` says how sentences are made of it. With --fit the
-coefficients of the semantic judge are fitted on a corpus, by logistic regression, and printed as they stand in
-`ragcli.grounding.faithfulness.semantic`; never measure on that corpus. It is fitted on more than it is measured on:
+coefficients of the semantic judge are fitted on a corpus, by logistic regression, and printed for
+`ragcli/grounding/faithfulness/semantic_coefficients.json`; never measure on that corpus. It is fitted on more than it is measured on:
 directions turned round too, and sentences that stand in another document, because a sentence may also be supported by
 nothing at all.
 """

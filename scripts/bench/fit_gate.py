@@ -38,7 +38,7 @@ from ragcli.retrieval.searcher import Searcher
 
 OUT = Path(__file__).parents[2] / "src" / "ragcli" / "grounding" / "sufficiency" / "coefficients.json"
 TECHNICAL = 200
-KINDS: tuple[CalibrationKind, ...] = ("meanings", "words")
+KINDS: tuple[CalibrationKind, ...] = ("vectors", "words")
 Row = tuple[str, QuestionLabel, int, str]
 
 
@@ -96,12 +96,12 @@ def reductions_of(observed: Sequence[LabelledFeatures]) -> int:
 
 
 def features(collection: Collection, rows: Sequence[Row]) -> dict[CalibrationKind, list[LabelledFeatures]]:
-    """What the pools of some questions measure, with meanings and by words alone."""
+    """What the pools of some questions measure, with vectors and by words alone."""
     observed: dict[CalibrationKind, list[LabelledFeatures]] = {kind: [] for kind in KINDS}
     with Searcher([collection]) as searcher:
         for text, label, group, sort in rows:
             for pool in measure_pools(searcher, QueryRequest(text), text):
-                observed["meanings"].append(LabelledFeatures(features_of(pool), label, group, sort))
+                observed["vectors"].append(LabelledFeatures(features_of(pool), label, group, sort))
                 if (bare := by_words(pool)) is not None:
                     observed["words"].append(LabelledFeatures(features_of(bare), label, group, sort))
     return observed
@@ -113,7 +113,7 @@ def by_words(pool: PoolStatistics) -> PoolStatistics | None:
     best = best[pool.bm25[best] > 0]
     if not len(best):
         return None
-    return replace(pool, documents=pool.documents[best], bm25=pool.bm25[best], words=pool.words[best], meanings=None)
+    return replace(pool, documents=pool.documents[best], bm25=pool.bm25[best], words=pool.words[best], vectors=None)
 
 
 def summary(fitted: FittedCalibration, observations: Sequence[LabelledFeatures]) -> str:

@@ -145,7 +145,7 @@ def preset_table(found: Sequence[Measured]) -> Iterator[str]:
     """What share of each kind the calibrated judge lets through at each preset."""
     from ragcli.grounding.sufficiency.calibration_models import default_calibration
 
-    thresholds = default_calibration("meanings").thresholds
+    thresholds = default_calibration("vectors").thresholds
     yield "\nWhat the `calibrated` judge lets through:\n"
     yield "| preset | from probability | " + " | ".join(KINDS) + " |"
     yield "|---|" + "--:|" * (1 + len(KINDS))

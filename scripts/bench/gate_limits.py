@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def read_claims(beir: Beir, work: Path) -> Claims:
     """The features that fit_gate left, and where each claim's papers are found."""
-    stored = json.loads((work / "features.json").read_text("utf-8"))["meanings"]
+    stored = json.loads((work / "features.json").read_text("utf-8"))["vectors"]
     observed = [LabelledFeatures(**each) for each in stored]
     claims = [each for each in observed if each.label != "easy"]
     ranks: list[int] = []

@@ -201,7 +201,7 @@ def test_a_calibration_for_another_model_is_not_used(data_dir: Path) -> None:
     stored = json.loads(
         (Path(sys.modules["ragcli.grounding"].__file__ or "").parent / "sufficiency" / "coefficients.json").read_text()
     )
-    collection.store_calibration(json.dumps({**stored["meanings"], "encoder": "e" * 64}))
+    collection.store_calibration(json.dumps({**stored["vectors"], "encoder": "e" * 64}))
     assert own_calibration(collection) is None
     assert open_judge("calibrated", [collection]).name == "calibrated"
     collection.store_calibration(None)

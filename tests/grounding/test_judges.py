@@ -132,8 +132,8 @@ def test_a_hit_outside_the_pool_joins_it(papers: Collection, monkeypatch: pytest
         (narrow,) = measure_pools(searcher, request, ON_TOPIC)
         (wide,) = measure_pools(searcher, request, ON_TOPIC, hits)
     assert len(narrow) < len(wide) == len(hits)
-    assert wide.meanings is not None
-    assert wide.meanings.matches.shape == (len(wide), len(wide.meanings.weights))
+    assert wide.vectors is not None
+    assert wide.vectors.matches.shape == (len(wide), len(wide.vectors.weights))
 
 
 @pytest.mark.parametrize("with_encoder", [True, False])
@@ -235,7 +235,7 @@ def test_a_model_gives_the_probabilities_that_scikit_learn_gives() -> None:
 
 
 def test_two_models_tell_what_is_off_the_subject_from_what_is_missing() -> None:
-    fitted = fit_default_calibration(observations(), "meanings")
+    fitted = fit_default_calibration(observations(), "vectors")
     by_label = {
         label: np.mean([p for p, each in zip(fitted.probabilities, observations(), strict=True) if each.label == label])
         for label in ("answerable", "hard", "easy")
@@ -261,7 +261,7 @@ def test_a_model_that_each_sort_of_stranger_takes_in_is_less_sure_of_the_next() 
         told.append(replace(each, features=features, sort=sort))
         untold.append(replace(each, features=features))
     stranger = {"late_top": 1.2, "dense_top": 1.2, "fused_ahead5": 0.0}
-    of_one_sort, of_two = (fit_default_calibration(each, "meanings").calibration.topic for each in (untold, told))
+    of_one_sort, of_two = (fit_default_calibration(each, "vectors").calibration.topic for each in (untold, told))
     subject = {"late_top": 2.0, "dense_top": 2.0, "fused_ahead5": 0.0}
     assert of_one_sort.logit(subject) - of_one_sort.logit(stranger) > 2 * (
         of_two.logit(subject) - of_two.logit(stranger)
@@ -270,14 +270,14 @@ def test_a_model_that_each_sort_of_stranger_takes_in_is_less_sure_of_the_next() 
 
 def test_a_calibration_survives_writing_and_reading() -> None:
     own = fit_collection_calibration(
-        fit_default_calibration(observations(), "meanings").calibration, observations(seed=4), encoder="f" * 64
+        fit_default_calibration(observations(), "vectors").calibration, observations(seed=4), encoder="f" * 64
     )
     assert decode_calibration(encode_calibration(own.calibration)) == own.calibration
     assert own.calibration.own is not None
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 1}', "null", '{"format": 99, "kind": "meanings"}', "[" * 100_000]
+    "text", ["", "[]", "{}", '{"format": 1}', "null", '{"format": 99, "kind": "vectors"}', "[" * 100_000]
 )
 def test_what_is_no_calibration_is_refused_in_a_sentence(text: str) -> None:
     with pytest.raises(CollectionError, match="--calibrate-gate"):
@@ -285,7 +285,7 @@ def test_what_is_no_calibration_is_refused_in_a_sentence(text: str) -> None:
 
 
 def test_numbers_that_are_none_are_refused() -> None:
-    whole = json.loads(encode_calibration(default_calibration("meanings")))
+    whole = json.loads(encode_calibration(default_calibration("vectors")))
     for wrong in (float("nan"), float("inf"), "much", None):
         with pytest.raises(CollectionError):
             decode_calibration(json.dumps({**whole, "topic": {**whole["topic"], "intercept": wrong}}))
@@ -300,8 +300,8 @@ def test_the_shipped_calibrations_know_every_feature_there_is(papers: Collection
     with Searcher([papers]) as searcher:
         (pool,) = measure_pools(searcher, QueryRequest(ON_TOPIC), ON_TOPIC)
     for kind, measured in (
-        ("meanings", features_of(pool)),
-        ("words", features_of(replace(pool, meanings=None))),
+        ("vectors", features_of(pool)),
+        ("words", features_of(replace(pool, vectors=None))),
     ):
         calibration = default_calibration(kind)  # type: ignore[arg-type]
         names = {term.name for model in (calibration.topic, calibration.fact) for term in model.terms}

@@ -233,7 +233,7 @@ def fit_gate_calibration(
         if progress is not None:
             progress("calibrating", done, len(questions))
     bare = not reader.dimension
-    base = default_calibration("words" if bare else "meanings")
+    base = default_calibration("words" if bare else "vectors")
     fitted = fit_collection_calibration(
         base, observations, encoder=reader.fingerprint, where="the collection's own questions"
     )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
@@ -102,7 +105,7 @@ class SemanticJudge:
         return found
 
     def _of(self, claim: Claim) -> Support:
-        weights = SEMANTIC_COEFFICIENTS["words" if self._vectors is None else "vectors"]
+        weights = semantic_coefficients("words" if self._vectors is None else "vectors")
         best: Support | None = None
         for features, support in self.features(claim):
             score = support_probability(features, weights)
@@ -256,38 +259,12 @@ def _missing(near: FactDifferences, far: FactDifferences, alone: FactDifferences
     return tuple(dict.fromkeys(each for part in parts for each in part))[:_SHOWN]
 
 
-SEMANTIC_COEFFICIENTS: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
-    {
-        "vectors": {
-            "intercept": -7.865,
-            "coverage": 3.09,
-            "weakest": 7.407,
-            "words": -0.028,
-            "names": -2.856,
-            "names_near": -3.09,
-            "numbers": -5.402,
-            "numbers_near": -4.044,
-            "misplaced": -4.373,
-            "units": -2.862,
-            "denials": -1.897,
-            "opposites": -5.571,
-            "denying": -2.816,
-        },
-        "words": {
-            "intercept": -5.163,
-            "coverage": 3.734,
-            "weakest": 3.734,
-            "words": -0.824,
-            "words_far": -0.361,
-            "names": -3.733,
-            "names_near": -3.549,
-            "numbers": -5.755,
-            "numbers_near": -4.602,
-            "misplaced": -4.223,
-            "units": -3.506,
-            "denials": -1.87,
-            "opposites": -5.404,
-            "denying": -2.868,
-        },
-    }
-)
+@cache
+def semantic_coefficients(kind: Literal["vectors", "words"]) -> Mapping[str, float]:
+    """The weights of the default judge's features and its intercept, with an encoder's vectors or by words alone.
+
+    `scripts/bench/faithfulness --fit` fits them.
+    """
+    text = resources.files("ragcli.grounding.faithfulness").joinpath("semantic_coefficients.json").read_text("utf-8")
+    coefficients: Mapping[str, float] = json.loads(text)[kind]
+    return MappingProxyType(dict(coefficients))

@@ -42,7 +42,7 @@ class CalibratedJudge:
         """See `Judge`."""
         if not content_words(evidence.question):
             # No such question was among those that the models were fitted to, and what they say of it is chance.
-            threshold = self._calibration("meanings").thresholds[preset]
+            threshold = self._calibration("vectors").thresholds[preset]
             return Decision(False, 0.0, threshold, ("LOW_COVERAGE",), _ASKS_NOTHING, {}, self.name)
         if evidence.alone:
             from ragcli.grounding.sufficiency.heuristic import HeuristicJudge
@@ -55,13 +55,13 @@ class CalibratedJudge:
                 best = decision
         if best is not None:
             return best
-        threshold = self._calibration("meanings").thresholds[preset]
+        threshold = self._calibration("vectors").thresholds[preset]
         return Decision(False, 0.0, threshold, ("NO_EVIDENCE",), explain(("NO_EVIDENCE",), evidence), {}, self.name)
 
     def _of(self, pool: PoolStatistics, evidence: Evidence, preset: Preset) -> Decision | None:
-        if not len(pool) or (pool.meanings is None and not pool.bm25.any()):
+        if not len(pool) or (pool.vectors is None and not pool.bm25.any()):
             return None
-        calibration = self._calibration("words" if pool.meanings is None else "meanings")
+        calibration = self._calibration("words" if pool.vectors is None else "vectors")
         features = features_of(pool)
         score, threshold = calibration.probability(features), calibration.thresholds[preset]
         passed = score >= threshold

@@ -13,7 +13,7 @@ from ragcli.errors import CollectionError
 from ragcli.grounding.sufficiency.evidence import PRESETS, Preset
 
 CALIBRATION_FORMAT: Final = 1
-CalibrationKind = Literal["meanings", "words"]
+CalibrationKind = Literal["vectors", "words"]
 FEATURE_CLIP: Final = 4.0
 """Deviations from the mean beyond which a feature counts no more: a line fitted near the mean says nothing there."""
 
@@ -52,7 +52,7 @@ class Logistic:
 class Calibration:
     """The models, and the probability that each preset asks for.
 
-    `kind` says which features there are: those of `meanings`, or of `words` alone where there is no encoder.
+    `kind` says which features there are: those of `vectors`, or of `words` alone where there is no encoder.
     `encoder` is the fingerprint of the one they were fitted with (None for words), `questions` and `answerable` how
     many questions there were and how many of them could be answered, `where` what they were asked of.
     """
@@ -103,7 +103,7 @@ def decode_calibration(text: str) -> Calibration:
         stored = json.loads(text)
         if stored["format"] != CALIBRATION_FORMAT:
             raise ValueError(f"its format is {stored['format']}")
-        if stored["kind"] not in ("meanings", "words"):
+        if stored["kind"] not in ("vectors", "words"):
             raise ValueError(f"its kind is {stored['kind']}")
         return Calibration(
             kind=stored["kind"],

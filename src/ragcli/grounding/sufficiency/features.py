@@ -30,27 +30,27 @@ def features_of(pool: PoolStatistics) -> dict[str, float]:
     reachable = max(float(pool.rarity.sum()) * _LIMIT, 1e-9)
     bm25 = best(pool.bm25 / reachable)
     found = {**_standing("bm25", bm25), "documents": float(np.log1p(len(documents)))}
-    if pool.meanings is None:
+    if pool.vectors is None:
         top = int(np.argmax(bm25))
         return found | _words(pool, chunk_of, len(documents), top)
-    meanings = pool.meanings
+    vectors = pool.vectors
     lists = {
         "bm25": bm25,
-        "dense": best(_gain(meanings.dense, meanings.dense_noise[0])),
-        "late": best(_gain(meanings.late, meanings.late_noise[0])),
-        "window": best(_gain(meanings.window, meanings.late_noise[0])),
+        "dense": best(_gain(vectors.dense, vectors.dense_noise[0])),
+        "late": best(_gain(vectors.late, vectors.late_noise[0])),
+        "window": best(_gain(vectors.window, vectors.late_noise[0])),
     }
     fused = best(
-        z_scores(pool.bm25) + z_scores(meanings.dense) + z_scores(meanings.late) + _WINDOW * z_scores(meanings.window)
+        z_scores(pool.bm25) + z_scores(vectors.dense) + z_scores(vectors.late) + _WINDOW * z_scores(vectors.window)
     )
     top = int(np.argmax(fused))
     for name in ("dense", "late", "window"):
         found |= _standing(name, lists[name])
     found |= _standing("fused", fused)
-    found["dense_above"] = float((best(meanings.dense).max() - meanings.dense_noise[0]) / meanings.dense_noise[1])
-    found["late_above"] = float((best(meanings.late).max() - meanings.late_noise[0]) / meanings.late_noise[1])
+    found["dense_above"] = float((best(vectors.dense).max() - vectors.dense_noise[0]) / vectors.dense_noise[1])
+    found["late_above"] = float((best(vectors.late).max() - vectors.late_noise[0]) / vectors.late_noise[1])
     found["agreement"] = float(sum(int(np.argmax(scores)) == top for scores in lists.values()))
-    found |= _tokens(meanings, chunk_of, len(documents), lists, top)
+    found |= _tokens(vectors, chunk_of, len(documents), lists, top)
     return found | _words(pool, chunk_of, len(documents), top)
 
 
@@ -86,12 +86,12 @@ def _standing(name: str, scores: StatisticArray) -> dict[str, float]:
 
 
 def _tokens(
-    meanings: VectorStatistics, document_of: IntArray, count: int, lists: dict[str, StatisticArray], top: int
+    vectors: VectorStatistics, document_of: IntArray, count: int, lists: dict[str, StatisticArray], top: int
 ) -> dict[str, float]:
     """How well the best document covers the question's tokens, against all documents together."""
-    weights = meanings.weights
+    weights = vectors.weights
     best = np.full((count, len(weights)), -np.inf)
-    np.maximum.at(best, document_of, _gain(meanings.matches, meanings.noise))
+    np.maximum.at(best, document_of, _gain(vectors.matches, vectors.noise))
     mine, together = best[top], best.max(axis=0)
     others = np.delete(best, top, axis=0)
     found = {f"covered{round(100 * gain)}": float(weights @ (mine > gain)) for gain in _GAINS}
@@ -106,7 +106,7 @@ def _tokens(
     found["alone"] = float(weights @ mine) / max(float(weights @ together), 1e-6)
     found["beats"] = float(weights @ (mine >= (others.max(axis=0) if len(others) else mine)))
     found["length"] = float(np.log1p(len(weights)))
-    found["rarity"] = meanings.rarity
+    found["rarity"] = vectors.rarity
     return found | _steadiness(best, weights, lists, top)
 
 

@@ -65,7 +65,7 @@ class PoolStatistics:
     words: npt.NDArray[np.bool_]
     rarity: StatisticArray
     common: IntArray
-    meanings: VectorStatistics | None
+    vectors: VectorStatistics | None
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -134,7 +134,7 @@ def _measured(
         words=words,
         rarity=np.log1p((np.maximum(total - common, 0) + 0.5) / (common + 0.5)),
         common=common,
-        meanings=_vector_statistics(searcher, readers, pool, question) if "dense" in pool.scores else None,
+        vectors=_vector_statistics(searcher, readers, pool, question) if "dense" in pool.scores else None,
     )
 
 
