@@ -5,9 +5,9 @@
 
 A corpus is a folder of papers or a BEIR folder; `made_sentences.py` says how sentences are made of it. With --fit the
 coefficients of the semantic judge are fitted on a corpus, by logistic regression, and printed for
-`ragcli/grounding/faithfulness/semantic_coefficients.json`; never measure on that corpus. It is fitted on more than it is measured on:
-directions turned round too, and sentences that stand in another document, because a sentence may also be supported by
-nothing at all.
+`ragcli/grounding/faithfulness/semantic_coefficients.json`; never measure on that corpus. It is fitted on more than it
+is measured on: directions turned round too, and sentences that stand in another document, because a sentence may also
+be supported by nothing at all.
 """
 
 from __future__ import annotations
