@@ -128,7 +128,6 @@ def test_a_hit_outside_the_pool_joins_it(papers: Collection, monkeypatch: pytest
     with Searcher([papers]) as searcher:
         request = QueryRequest(ON_TOPIC, top=12, reranker="late")
         hits = searcher.query(request).hits
-        monkeypatch.setattr("ragcli.grounding.sufficiency.pool_statistics.canonical_request.__defaults__", (2,))
         (narrow,) = measure_pools(searcher, request, ON_TOPIC)
         (wide,) = measure_pools(searcher, request, ON_TOPIC, hits)
     assert len(narrow) < len(wide) == len(hits)

@@ -17,7 +17,7 @@ from ragcli.models import load_encoder
 from ragcli.retrieval.request import QueryRequest
 from ragcli.retrieval.rerank import sentence_scores
 from ragcli.retrieval.searcher import Searcher
-from ragcli.text.sentences import sentence_spans, sentences_of
+from ragcli.text.sentences import sentence_spans
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ from ragcli.text.sentences import sentence_spans, sentences_of
     ],
 )
 def test_sentences_end_where_a_reader_sees_them_end(text: str, sentences: list[str]) -> None:
-    assert sentences_of(text) == sentences
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
 
 
 @settings(max_examples=60, deadline=None)
@@ -64,7 +64,7 @@ def test_the_sentence_that_speaks_of_the_question_scores_best(kind: str, tmp_pat
     ingest(collection, [tmp_path / "note.md"], lambda: load_encoder(encoder), IngestOptions(read=READ_HERE))
     with Searcher([collection]) as searcher:
         chunk = searcher.query(QueryRequest("leader")).hits[0].chunk
-        sentences = sentences_of(chunk.text)
+        sentences = [chunk.text[start:end] for start, end in sentence_spans(chunk.text)]
         scores = sentence_scores(
             searcher, "estimate of the number of distinct words", [(chunk, sentences), (chunk, [])], reranker
         )

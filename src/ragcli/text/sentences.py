@@ -56,11 +56,6 @@ def sentence_spans(text: str) -> list[tuple[int, int]]:
     return spans
 
 
-def sentences_of(text: str) -> list[str]:
-    """The sentences of a text, in order."""
-    return [text[start:end] for start, end in sentence_spans(text)]
-
-
 def _ends(text: str, start: int, end: re.Match[str]) -> bool:
     """Does the sentence that began at `start` end here, or is it only a stop?"""
     if not end[0].startswith("."):

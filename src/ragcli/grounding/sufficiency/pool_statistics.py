@@ -82,14 +82,14 @@ def measure_pools(
     )
 
 
-def canonical_request(request: QueryRequest, question: str, depth: int = JUDGED_CANDIDATES) -> QueryRequest:
-    """A request for the question's pool: what narrows the search stays, what says how to rank goes."""
+def canonical_request(request: QueryRequest, question: str, depth: int | None = None) -> QueryRequest:
+    """A request for the question's pool of `depth`: what narrows the search stays, what says how to rank goes."""
     return replace(
         request.without_techniques(),
         text="" if request.like is not None else question,
         top=1,
         pipeline="hybrid",
-        pool=depth,
+        pool=JUDGED_CANDIDATES if depth is None else depth,
         reranker="none",
         fusion="zscore",
         bm25=None,
