@@ -97,7 +97,7 @@ def name_taken(data_dir: Path, name: str, hint: str = "") -> CollectionError:
 
 
 def publish(folder: Path, data_dir: Path, name: str) -> None:
-    """Make a draft the collection of that name, in one rename. CollectionError if there is one already."""
+    """Make a staging folder the collection of that name, in one rename. CollectionError if there is one already."""
     fsync_directory(folder)
     try:
         folder.rename(data_dir / name)

@@ -24,6 +24,7 @@ from ragcli.collection.read.snapshot import Snapshot
 from ragcli.collection.store.generation_record import (
     CURRENT,
     NO_ENCODER,
+    Generation,
     first_generation,
     read_generation,
     write_generation,
@@ -124,8 +125,15 @@ class Collection:
     @property
     def settings(self) -> CollectionSettings:
         """What was fixed when the collection was made."""
+        with self._reading() as (_, record):
+            return record.settings
+
+    @contextmanager
+    def _reading(self) -> Iterator[tuple[sqlite3.Connection, Generation]]:
+        """One committed state of the store, all tenants' documents in it, with a read transaction open."""
         with closing(open_for_reading(self.path)) as connection, translated_errors(self.path):
-            return read_generation(connection).settings
+            connection.execute("BEGIN")
+            yield connection, read_generation(connection)
 
     def check_settings(
         self,
@@ -162,24 +170,20 @@ class Collection:
 
     def info(self) -> CollectionInfo:
         """Counts, size and settings as of the last commit."""
-        counts: tuple[int, int] | None = None
         failures: int | None = None
-        with closing(open_for_reading(self.path)) as connection, translated_errors(self.path):
-            connection.execute("BEGIN")
-            record = read_generation(connection)
-            if record.settings.tenant_key is None:
-                counts = record.documents, record.chunks
+        with self._reading() as (connection, record):
+            divided = record.settings.tenant_key is not None
+            if not divided:
                 (failures,) = connection.execute("SELECT count(*) FROM failures").fetchone()
             elif self.tenant is not None:
-                from ragcli.collection.read.tenant_views import restrict_to_tenant, tenant_counts
+                from ragcli.collection.read.tenant_views import restrict_to_tenant
 
-                restrict_to_tenant(connection, record.settings.tenant_key, self.tenant)
-                counts = tenant_counts(connection)
-        documents, chunks = counts or (None, None)
+                record = restrict_to_tenant(connection, record, self.name, self.tenant)
+        hidden = divided and self.tenant is None
         return CollectionInfo(
             name=self.name,
-            documents=documents,
-            chunks=chunks,
+            documents=None if hidden else record.documents,
+            chunks=None if hidden else record.chunks,
             bytes=sum(size for size in _sizes(self.path)),
             encoder=record.settings.encoder,
             last_ingest=datetime.fromisoformat(record.last_ingest) if record.last_ingest else None,
@@ -190,16 +194,14 @@ class Collection:
 
     def is_empty(self) -> bool:
         """Is nothing in the collection, and did nothing fail to get into it?"""
-        with closing(open_for_reading(self.path)) as connection, translated_errors(self.path):
+        with self._reading() as (connection, _):
             held = connection.execute("SELECT EXISTS (SELECT 1 FROM documents) OR EXISTS (SELECT 1 FROM failures)")
             return not held.fetchone()[0]
 
     def failures(self) -> tuple[StoredFailure, ...]:
         """The documents that could not be taken in, and why; where there are tenants, they are nobody's to see."""
-        with closing(open_for_reading(self.path)) as connection, translated_errors(self.path):
-            if read_generation(connection).settings.tenant_key is not None:
-                return ()
-            return all_failures(connection)
+        with self._reading() as (connection, record):
+            return () if record.settings.tenant_key is not None else all_failures(connection)
 
     def snapshot(self, tenant: str | None = None) -> Snapshot:
         """One committed state for reading, the same whatever writers do; a context manager, closed at its end.
@@ -212,14 +214,11 @@ class Collection:
     @contextmanager
     def store(self) -> Iterator[sqlite3.Connection]:
         """The store for reading, with a read transaction open; of a collection with tenants, as a snapshot has it."""
-        with closing(open_for_reading(self.path)) as connection, translated_errors(self.path):
-            connection.execute("BEGIN")
-            key = read_generation(connection).settings.tenant_key
-            if key is not None:
-                from ragcli.collection.read.tenant_views import check_tenant, restrict_to_tenant
+        with self._reading() as (connection, record):
+            if record.settings.tenant_key is not None:
+                from ragcli.collection.read.tenant_views import restrict_to_tenant
 
-                check_tenant(self.name, key, self.tenant)
-                restrict_to_tenant(connection, key, self.tenant or "")
+                restrict_to_tenant(connection, record, self.name, self.tenant)
             yield connection
 
     def verify(self) -> tuple[str, ...]:

@@ -76,7 +76,7 @@ class DocumentIngester:
         self._changed = {file.path for file in plan.changed}
         self._refreshed = {file.path for file in plan.refreshed}
         self._meta = meta
-        self._assembly = EmbeddingQueue(writer, encoder, listener)
+        self._queue = EmbeddingQueue(writer, encoder, listener)
         self._committed_at = time.monotonic()
         self.added: list[str] = []
         self.changed: list[str] = []
@@ -90,17 +90,17 @@ class DocumentIngester:
     @property
     def embedded(self) -> int:
         """Chunks that went through the model."""
-        return self._assembly.embedded
+        return self._queue.embedded
 
     @property
     def reused(self) -> int:
         """Chunks that took over the row of an equal one."""
-        return self._assembly.reused
+        return self._queue.reused
 
     def add(self, steps: Iterable[CommitStep]) -> None:
         """Queue steps that need no reading."""
         for step in steps:
-            self._assembly.add(step)
+            self._queue.add(step)
 
     def fail(self, files: Iterable[tuple[SourceFile, str]]) -> None:
         """Record files that could not even be opened."""
@@ -161,12 +161,12 @@ class DocumentIngester:
 
     def complete(self) -> None:
         """Embed and commit all that is left."""
-        self._assembly.embed()
+        self._queue.embed()
         self.commit()
 
     def commit(self) -> None:
         """Commit every step that is ready."""
-        steps = self._assembly.pop_ready()
+        steps = self._queue.pop_ready()
         self._committed_at = time.monotonic()
         if not steps and not self._writer.uncommitted:
             return
@@ -215,11 +215,11 @@ class DocumentIngester:
                 reason = f"line {line} has the id '{document.record_id}', which line {earlier} took already"
                 failures.append((f"{file.source}:{line}", reason))
                 continue
-            draft = self._draft(file, document)
-            if draft is not None:
+            prepared = self._prepare(file, document)
+            if prepared is not None:
                 pages += len(document.pages)
-                chunks += len(draft.cut.chunks)
-                self._assembly.add(draft, tuple(embedding_inputs(document, draft.cut.chunks, self._settings)))
+                chunks += len(prepared.cut.chunks)
+                self._queue.add(prepared, tuple(embedding_inputs(document, prepared.cut.chunks, self._settings)))
                 self._commit_if_due()
         documents = seen.count
         keep = documents == 0 or file.path == STDIN_PATH.decode()
@@ -255,14 +255,14 @@ class DocumentIngester:
         told = tuple((replace_surrogates(source), replace_surrogates(reason)) for source, reason in failures)
         if not documents and not told:
             told = ((replace_surrogates(file.source), "it has no documents in it"),)
-        self._assembly.add(FileIngested(file, documents, dropped, told, failed_with))
+        self._queue.add(FileIngested(file, documents, dropped, told, failed_with))
 
     @property
     def _settings(self) -> CollectionSettings:
         return self._writer.record.settings
 
-    def _draft(self, file: SourceFile, document: Document) -> PreparedDocument | None:
-        """The document's draft, None if it is in the collection exactly so."""
+    def _prepare(self, file: SourceFile, document: Document) -> PreparedDocument | None:
+        """Prepare the document for a commit; None if it is in the collection exactly so."""
         said = hash_document_content(document)
         old = self._writer.connection.execute(
             "SELECT d.number, d.hash, d.chunker_version, d.parser, d.parser_version FROM documents d"
@@ -272,9 +272,9 @@ class DocumentIngester:
         parser, version, chunker = reading_versions(document.kind)
         if old is not None and old[1:3] == (said, chunker):
             if old[3:] != (parser, version):
-                self._assembly.add(ParserVersionChanged(old[0], parser, version))
+                self._queue.add(ParserVersionChanged(old[0], parser, version))
             if file.path == STDIN_PATH.decode() and file.outside.meta:
-                self._assembly.add(DocumentMetadataChanged(old[0], file.outside))
+                self._queue.add(DocumentMetadataChanged(old[0], file.outside))
             return None
         cut = split_document(document, self._settings, self._writer.reserve)
         return PreparedDocument(file, cut, said, None if old is None else old[0])

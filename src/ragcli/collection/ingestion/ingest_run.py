@@ -125,21 +125,21 @@ def _ingest_found(
         with translated_errors(collection.path):
             plan = plan_ingest(writer.connection, found.files, roots, reading, meta, refresh=options.refresh)
         listener(FilesPlanned(len(found.files), len(plan.to_read) + (records is not None)))
-        intake = DocumentIngester(writer, encoder, reading, listener, plan, meta)
+        ingester = DocumentIngester(writer, encoder, reading, listener, plan, meta)
         with translated_errors(collection.path):
-            interrupted = _apply_plan(writer, plan, intake, records, options, listener)
+            interrupted = _apply_plan(writer, plan, ingester, records, options, listener)
         return replace(
             _planned_report(collection.name, plan, found, options),
-            added=tuple(intake.added),
-            changed=tuple(intake.changed),
-            refreshed=tuple(intake.refreshed),
-            failures=(*intake.failures, *plan.failed_before),
-            warnings=(*plan.warnings, *intake.warnings, *_warn_without_tenant(writer, collection.name)),
-            documents=intake.documents,
-            pages=intake.pages,
-            chunks=intake.chunks,
-            embedded=intake.embedded,
-            reused=intake.reused,
+            added=tuple(ingester.added),
+            changed=tuple(ingester.changed),
+            refreshed=tuple(ingester.refreshed),
+            failures=(*ingester.failures, *plan.failed_before),
+            warnings=(*plan.warnings, *ingester.warnings, *_warn_without_tenant(writer, collection.name)),
+            documents=ingester.documents,
+            pages=ingester.pages,
+            chunks=ingester.chunks,
+            embedded=ingester.embedded,
+            reused=ingester.reused,
             seconds=time.monotonic() - started,
             generation=writer.record.generation,
             interrupted=interrupted,
@@ -179,7 +179,7 @@ def _warn_without_tenant(writer: CollectionWriter, name: str) -> Iterator[Failur
 def _apply_plan(
     writer: CollectionWriter,
     plan: IngestPlan,
-    intake: DocumentIngester,
+    ingester: DocumentIngester,
     records: Iterable[bytes] | None,
     options: IngestOptions,
     listener: IngestListener,
@@ -189,19 +189,19 @@ def _apply_plan(
     from ragcli.collection.write.compaction import finish_run
 
     try:
-        intake.add(FileMoved(known.number, file) for known, file in plan.moved)
-        intake.add(FileMetadataChanged(known.number, file) for known, file in (*plan.described, *plan.touched))
+        ingester.add(FileMoved(known.number, file) for known, file in plan.moved)
+        ingester.add(FileMetadataChanged(known.number, file) for known, file in (*plan.described, *plan.touched))
         if options.prune:
-            intake.add(FileRemoved(file.number) for file in plan.gone)
-        intake.fail(plan.unreadable)
+            ingester.add(FileRemoved(file.number) for file in plan.gone)
+        ingester.fail(plan.unreadable)
         if plan.to_read or records is not None:
             listener(PhaseStarted("reading"))
-            intake.read(plan.to_read)
+            ingester.read(plan.to_read)
             if records is not None:
-                intake.read_records(records, STDIN_SOURCE)
-        intake.complete()
+                ingester.read_records(records, STDIN_SOURCE)
+        ingester.complete()
         finish_run(writer, listener)
     except KeyboardInterrupt:
-        intake.commit()
+        ingester.commit()
         return True
     return False

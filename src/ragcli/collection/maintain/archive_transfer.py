@@ -194,7 +194,7 @@ def import_collection(
         watch("indexing", 0, 0)
         _complete_import(folder, label, called)
         watch("checking", 0, 0)
-        # By another handle than the draft's writer: as any reader will see it.
+        # By another handle than the one that wrote it: as any reader will see it.
         problems = Collection(folder).verify()
         if problems:
             raise InputError(f"{called} holds a damaged collection ({problems[0]}). Nothing was imported.")

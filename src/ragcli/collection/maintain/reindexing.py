@@ -105,7 +105,7 @@ class _ReindexBuild:
         same_model = model is not None and base.record.fingerprint == fingerprint
         fallback_row: Callable[[bytes], ChunkArrayRow | None] = base.find_row if same_model else lambda _: None
         self._writer = CollectionWriter(base.folder, base.connection, BUILDING, fallback_row)
-        self._assembly: EmbeddingQueue = EmbeddingQueue(self._writer, lambda: _required_encoder(model), listener)
+        self._queue: EmbeddingQueue = EmbeddingQueue(self._writer, lambda: _required_encoder(model), listener)
         if model is not None:
             self._writer.accept_encoder(model)
         # What a build that was killed had added and not committed.
@@ -117,18 +117,18 @@ class _ReindexBuild:
     @property
     def embedded(self) -> int:
         """Chunks that went through the model."""
-        return self._assembly.embedded
+        return self._queue.embedded
 
     @property
     def reused(self) -> int:
         """Chunks that took over the row of an equal one."""
-        return self._assembly.reused
+        return self._queue.reused
 
     def run(self) -> bool:
         """Build and switch; was it interrupted?"""
         try:
             self._cut_all()
-            self._assembly.embed()
+            self._queue.embed()
             self._commit()
             self._switch()
         except KeyboardInterrupt:
@@ -156,13 +156,13 @@ class _ReindexBuild:
             document = read_document(connection, number)
             cut = split_document(document, self._settings, self._base.reserve)
             inputs = tuple(embedding_inputs(document, cut.chunks, self._settings))
-            self._assembly.add(RechunkedDocument(number, cut), inputs)
+            self._queue.add(RechunkedDocument(number, cut), inputs)
             self._listener(FileRead(source, 1, len(document.pages), len(cut.chunks), failed=False))
             if self._writer.uncommitted >= COMMIT_CHUNKS:
                 self._commit()
 
     def _commit(self) -> None:
-        steps = self._assembly.pop_ready()
+        steps = self._queue.pop_ready()
         if steps or self._writer.uncommitted:
             record = self._writer.commit(steps)
             self._listener(Committed(record.generation, record.documents, record.chunks))

@@ -58,7 +58,7 @@ def find_file_record(connection: sqlite3.Connection, path: Path) -> FileRecord |
 
 
 def file_record(row: Any) -> FileRecord:
-    """The record that a row of the query `FILE` holds."""
+    """The record that a row of `FILE_QUERY` holds."""
     number, path, *rest = row
     return FileRecord(number, fsdecode(path), *rest)
 

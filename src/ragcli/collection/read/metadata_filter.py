@@ -3,7 +3,7 @@
 A condition on one key is one statement with bound values, answered by an index of the table `metadata` alone.
 Conditions are joined on sets of document numbers; of several that must hold, the most selective goes first, and when
 few documents are left the others are asked of those alone. Patterns are matched in Python on the indexed texts. The
-reference meaning is in `ragcli.filters.meaning`.
+reference meaning is in `ragcli.filters.predicate_evaluation`.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Lookup:
         return found
 
     def _estimate(self, condition: Filter) -> int:
-        """How many values meet the condition, counted up to `FEW`; those that no index answers come last."""
+        """How many values meet the condition, counted up to `PROBE_LIMIT`; those that no index answers come last."""
         match condition:
             case And(parts):
                 return min((self._estimate(part) for part in parts), default=PROBE_LIMIT)

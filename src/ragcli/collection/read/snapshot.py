@@ -66,21 +66,15 @@ class Snapshot:
                     key = self.record.settings.tenant_key
                     self.restricted = key is not None and not everything
                     if self.restricted:
-                        self._restrict(tenant)
+                        from ragcli.collection.read.tenant_views import restrict_to_tenant
+
+                        self.record = restrict_to_tenant(self.connection, self.record, self.collection, tenant)
             except BaseException:
                 self.connection.close()
                 raise
         except BaseException:
             self._unlock()
             raise
-
-    def _restrict(self, tenant: str | None) -> None:
-        from ragcli.collection.read.tenant_views import check_tenant, restrict_to_tenant, tenant_record
-
-        key = self.record.settings.tenant_key
-        check_tenant(self.collection, key, tenant)
-        restrict_to_tenant(self.connection, key or "", tenant or "")
-        self.record = tenant_record(self.connection, self.record)
 
     @property
     def settings(self) -> CollectionSettings:

@@ -54,8 +54,17 @@ def check_tenant(collection: str, key: str | None, tenant: str | None) -> None:
         raise UsageError(f"A tenant's name has 1 to {TENANT_NAME_MAX} characters, and {len(tenant):,} were given.")
 
 
-def restrict_to_tenant(connection: sqlite3.Connection, key: str, tenant: str) -> None:
-    """Let the connection, which has a read transaction open, see only what is the tenant's."""
+def restrict_to_tenant(
+    connection: sqlite3.Connection, record: Generation, collection: str, tenant: str | None
+) -> Generation:
+    """Let the connection, which has a read transaction open, see only what is the tenant's; the record as it then is.
+
+    Nothing changes for a collection without tenants. Raises as `check_tenant`.
+    """
+    key = record.settings.tenant_key
+    check_tenant(collection, key, tenant)
+    if key is None or tenant is None:
+        return record
     connection.execute("PRAGMA query_only = OFF")
     connection.execute("PRAGMA temp_store = MEMORY")
     for table in ("own_documents", "own_files"):
@@ -75,12 +84,8 @@ def restrict_to_tenant(connection: sqlite3.Connection, key: str, tenant: str) ->
     for table in _OF_NOBODY:
         _shadow_table(connection, table, "0")
     connection.execute("PRAGMA query_only = ON")
-
-
-def tenant_counts(connection: sqlite3.Connection) -> tuple[int, int]:
-    """How many documents and chunks a restricted connection sees."""
     documents, chunks = connection.execute("SELECT count(*), ifnull(sum(chunks), 0) FROM documents").fetchone()
-    return documents, chunks
+    return replace(record, documents=documents, chunks=chunks)
 
 
 def tenant_chunk_numbers(connection: sqlite3.Connection) -> ChunkNumbers:
@@ -100,13 +105,6 @@ def foreign_rows(row_numbers: ChunkNumbers, own: ChunkNumbers) -> IntArray:
         rows = np.minimum(np.searchsorted(row_numbers, own), len(foreign) - 1)
         foreign[rows[row_numbers[rows] == own]] = False
     return np.flatnonzero(foreign).astype(np.int32)
-
-
-def tenant_record(connection: sqlite3.Connection, record: Generation) -> Generation:
-    """The record with the tenant's counts."""
-
-    documents, chunks = tenant_counts(connection)
-    return replace(record, documents=documents, chunks=chunks)
 
 
 def count_without_tenant(connection: sqlite3.Connection, key: str) -> int:

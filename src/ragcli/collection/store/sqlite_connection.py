@@ -213,7 +213,7 @@ def translated_errors(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def translated_read_errors(folder: Path) -> Iterator[None]:
-    """As `explained`, for reading what may be damaged in any way: what can't be decoded is a sentence too."""
+    """As `translated_errors`, for reading what may be damaged in any way: what can't be decoded is a sentence too."""
     with translated_errors(folder):
         try:
             yield

@@ -63,7 +63,7 @@ RESERVED_NUMBERS: Final = 4096
 class CollectionWriter:
     """Writes one state of a collection. After an exception out of `commit` it must not be used again.
 
-    `spare` is a function that may know the row of an embedding input from elsewhere.
+    `fallback_row` is a function that may know the row of an embedding input from elsewhere.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class CollectionWriter:
 
     @property
     def rows(self) -> ChunkArrayWriter:
-        """The arrays, open for appending. In a collection that is empty yet, `adopt` must have been called."""
+        """The arrays, open for appending. In a collection that is empty yet, `accept_encoder` must have been called."""
         if self._rows is None:
             self._rows = ChunkArrayWriter(self.folder, self.record)
         return self._rows

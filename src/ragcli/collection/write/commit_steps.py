@@ -38,7 +38,7 @@ from ragcli.text.characters import replace_surrogates
 
 @dataclass(frozen=True, slots=True)
 class FileIngested:
-    """A file was read to its end: all its drafts come before this step.
+    """A file was read to its end: all its prepared documents come before this step.
 
     `documents` is how many documents it has now, `dropped` the ones that are no longer in it, `failures` (source,
     reason) of what could not be read, under the reading settings `failed_with`.
@@ -169,18 +169,18 @@ def switch_to_rebuilt_chunks(connection: sqlite3.Connection) -> None:
         connection.execute(f"DELETE FROM {table} WHERE slot = 2")  # noqa: S608
 
 
-def _insert_prepared(connection: sqlite3.Connection, draft: PreparedDocument) -> list[int]:
+def _insert_prepared(connection: sqlite3.Connection, prepared: PreparedDocument) -> list[int]:
     gone: list[int] = []
     names: tuple[str, str] | None = None
     before = MetadataLayers({})
-    if draft.replaces is not None:
-        names = connection.execute("SELECT id, source FROM documents WHERE number = ?", (draft.replaces,)).fetchone()
-        before = stored_layers(connection, draft.replaces)
-        gone = delete_document(connection, draft.replaces)
-    file = _put_file(connection, draft.file, complete=False)
-    if fsencode(draft.file.path) != STDIN_PATH:
+    if prepared.replaces is not None:
+        names = connection.execute("SELECT id, source FROM documents WHERE number = ?", (prepared.replaces,)).fetchone()
+        before = stored_layers(connection, prepared.replaces)
+        gone = delete_document(connection, prepared.replaces)
+    file = _put_file(connection, prepared.file, complete=False)
+    if fsencode(prepared.file.path) != STDIN_PATH:
         before = replace(before, meta=_file_meta(connection, file))
-    insert_document(connection, draft, file, names, before)
+    insert_document(connection, prepared, file, names, before)
     return gone
 
 

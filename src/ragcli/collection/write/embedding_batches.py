@@ -48,7 +48,7 @@ class EmbeddingQueue:
         self.reused = 0
 
     def add(self, step: CommitStep, inputs: tuple[str, ...] = ()) -> None:
-        """Queue a step; for a draft, `inputs` is what the encoder reads for each of its chunks."""
+        """Queue a step; for chunks to embed, `inputs` is what the encoder reads for each of its chunks."""
         self._steps.append(step)
         for cut in chunked_documents_of([step]):
             for number, input_hash, text in zip(cut.numbers, cut.input_hashes, inputs, strict=True):

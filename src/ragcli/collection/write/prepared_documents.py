@@ -138,18 +138,18 @@ def embedding_inputs(document: Document, chunks: Sequence[Chunk], settings: Coll
 
 def insert_document(
     connection: sqlite3.Connection,
-    draft: PreparedDocument,
+    prepared: PreparedDocument,
     file: int,
     names: tuple[str, str] | None,
     before: MetadataLayers,
 ) -> int:
-    """Insert the draft's document and chunks; its number.
+    """Insert a document and its chunks; its number.
 
     `names` are the id and source of the document it replaces, which must be gone already; a new one gets its own.
     `before` is what the sidecar and `--meta` said of it before this run.
     """
-    document = draft.cut.document
-    identity, source = names or _new_names(connection, draft)
+    document = prepared.cut.document
+    identity, source = names or _new_names(connection, prepared)
     cursor = connection.execute(
         "INSERT INTO documents (id, file, record_id, source, kind, title, hash, metadata, warnings, characters, pages,"
         " chunks, ingested_at, layers, parser, parser_version, chunker_version, row_hash)"
@@ -161,20 +161,20 @@ def insert_document(
             source,
             document.kind,
             document.title,
-            draft.hash,
+            prepared.hash,
             to_json(document.warnings),
             len(document.text),
             len(document.pages),
-            len(draft.cut.chunks),
+            len(prepared.cut.chunks),
             utc_now(),
             *reading_versions(document.kind),
         ),
     )
     number = cursor.lastrowid or 0
     write_text(connection, number, document)
-    layers = MetadataLayers(document.metadata, before.sidecar, before.meta).under(draft.file.outside)
+    layers = MetadataLayers(document.metadata, before.sidecar, before.meta).under(prepared.file.outside)
     update_metadata(connection, number, layers)
-    insert_chunks(connection, number, draft.cut)
+    insert_chunks(connection, number, prepared.cut)
     update_row_hash(connection, "documents", number)
     return number
 
@@ -210,20 +210,20 @@ def delete_document(connection: sqlite3.Connection, number: int) -> list[int]:
     return gone
 
 
-def _new_names(connection: sqlite3.Connection, draft: PreparedDocument) -> tuple[str, str]:
+def _new_names(connection: sqlite3.Connection, prepared: PreparedDocument) -> tuple[str, str]:
     """An id and a source for a new document: the plain ones if no other document has them."""
-    path = fsencode(draft.file.path)
-    record = draft.cut.document.record_id
+    path = fsencode(prepared.file.path)
+    record = prepared.cut.document.record_id
     if record is None:
         ids = [f"d{blake2b(path + salt, digest_size=5).hexdigest()}" for salt in (b"", b"\x001", b"\x002", b"\x003")]
-        sources = [replace_surrogates(draft.file.source), replace_surrogates(draft.file.path)]
+        sources = [replace_surrogates(prepared.file.source), replace_surrogates(prepared.file.path)]
     else:
         tag = blake2b(path, digest_size=4).hexdigest()
         ids = [record, f"{record}~{tag}"]
         sources = [
             record,
-            f"{replace_surrogates(draft.file.source)}#{record}",
-            f"{replace_surrogates(draft.file.path)}#{record}",
+            f"{replace_surrogates(prepared.file.source)}#{record}",
+            f"{replace_surrogates(prepared.file.path)}#{record}",
         ]
     return first_unused_name(connection, "id", ids), first_unused_name(connection, "source", sources)
 
