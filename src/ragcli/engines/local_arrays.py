@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from ragcli.errors import CollectionError
 from ragcli.index.nearest_neighbours import (
@@ -25,16 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from ragcli.array_types import BoolArray, ByteArray, Float32Array, Float64Array, Int32Array, Int64Array
     from ragcli.collection import Snapshot
-    from ragcli.engines.reader_protocol import (
-        ChunkNumbers,
-        Counts,
-        FloatArray,
-        ScoreArray,
-        SignBits,
-        Stage,
-        StageQuery,
-    )
+    from ragcli.engines.reader_protocol import Stage, StageQuery
     from ragcli.filters import Filter
     from ragcli.index.bm25 import FieldBoosts
     from ragcli.index.tfidf import TfidfReader
@@ -51,7 +43,7 @@ class _KnownScores(NamedTuple):
     query: _QueryKey
     scores: Mapping[int, float]
     complete: bool
-    named: ChunkNumbers | None
+    named: Int64Array | None
 
 
 class LocalArrays:
@@ -60,12 +52,12 @@ class LocalArrays:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._bm25: _KnownScores | None = None
-        self._vectors: tuple[bytes, FloatArray] | None = None
-        self._samples: dict[int, ChunkNumbers] = {}
+        self._vectors: tuple[bytes, Float32Array] | None = None
+        self._samples: dict[int, Int64Array] = {}
 
     def rank(
         self, stage: Stage, query: StageQuery, depth: int, where: Filter | None, exclude: Container[int]
-    ) -> tuple[ChunkNumbers, ScoreArray]:
+    ) -> tuple[Int64Array, Float64Array]:
         wanted = depth + len(exclude)
         if stage == "dense":
             numbers, scores = self._rank_dense(query, wanted, where)
@@ -80,7 +72,7 @@ class LocalArrays:
             numbers, scores = numbers[kept], scores[kept]
         return numbers, scores
 
-    def _rank_dense(self, query: StageQuery, depth: int, where: Filter | None) -> tuple[ChunkNumbers, ScoreArray]:
+    def _rank_dense(self, query: StageQuery, depth: int, where: Filter | None) -> tuple[Int64Array, Float64Array]:
         snapshot = self._snapshot
         if not snapshot.record.dimension:
             return _nothing()
@@ -95,14 +87,14 @@ class LocalArrays:
             rows, scores = top_rows(vectors, query.vector, depth, snapshot.dead)
         return np.asarray(snapshot.row_numbers[rows], np.int64), scores.astype(np.float64)
 
-    def _rank_tfidf(self, query: StageQuery, depth: int, where: Filter | None) -> tuple[ChunkNumbers, ScoreArray]:
+    def _rank_tfidf(self, query: StageQuery, depth: int, where: Filter | None) -> tuple[Int64Array, Float64Array]:
         if (tfidf := self._snapshot.tfidf) is None:
             return _nothing()
         chosen = self._snapshot.matching(where)
         numbers, scores = tfidf.rank(query.text, depth, among=None if chosen is None else chosen.numbers)
         return numbers, scores.astype(np.float64)
 
-    def _rank_lexical(self, query: StageQuery, depth: int) -> tuple[ChunkNumbers, ScoreArray]:
+    def _rank_lexical(self, query: StageQuery, depth: int) -> tuple[Int64Array, Float64Array]:
         # More are asked for until enough live ones have come.
         asked = depth
         while True:
@@ -112,9 +104,7 @@ class LocalArrays:
                 return numbers[kept[:depth]], scores[kept[:depth]]
             asked *= 2
 
-    def _rank_lexical_among(
-        self, query: StageQuery, depth: int, chosen: ChunkNumbers
-    ) -> tuple[ChunkNumbers, ScoreArray]:
+    def _rank_lexical_among(self, query: StageQuery, depth: int, chosen: Int64Array) -> tuple[Int64Array, Float64Array]:
         # Naming each takes longer than asking for more than is wanted, if those that are chosen are many.
         few = len(chosen) <= _MAX_NAMED_CHUNKS
         asked = depth if few else 2 * depth * max(1, self._snapshot.chunk_count // len(chosen))
@@ -128,8 +118,8 @@ class LocalArrays:
             asked, named = (4 * asked, None) if asked < _MAX_NAMED_CHUNKS else (depth, chosen)
 
     def _search_lexical(
-        self, query: StageQuery, depth: int, named: ChunkNumbers | None = None
-    ) -> tuple[ChunkNumbers, ScoreArray]:
+        self, query: StageQuery, depth: int, named: Int64Array | None = None
+    ) -> tuple[Int64Array, Float64Array]:
         """The index's best, whether alive or not, which `scores` need not compute again."""
         numbers, scores = self._snapshot.lexical.search(
             query.text, depth, boosts=_boosts(query), expansion=query.expansion, among=named
@@ -138,7 +128,7 @@ class LocalArrays:
         self._bm25 = _KnownScores(_key(query), known, len(numbers) < depth, named)
         return numbers, scores.astype(np.float64)
 
-    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | ChunkNumbers) -> ScoreArray:
+    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | Int64Array) -> Float64Array:
         wanted = np.asarray(numbers, np.int64)
         if stage == "dense":
             return np.asarray(self.vectors(wanted) @ query.vector, np.float64)
@@ -148,7 +138,7 @@ class LocalArrays:
             return np.full(len(wanted), np.nan)
         return self._tfidf_cosines(tfidf, query.text, wanted)
 
-    def _lexical_scores(self, query: StageQuery, numbers: ChunkNumbers) -> ScoreArray:
+    def _lexical_scores(self, query: StageQuery, numbers: Int64Array) -> Float64Array:
         scores = np.full(len(numbers), np.nan)
         last = self._bm25
         if last is not None and last.query == _key(query):
@@ -163,7 +153,7 @@ class LocalArrays:
             )
         return scores
 
-    def _tfidf_cosines(self, tfidf: TfidfReader, text: str, numbers: ChunkNumbers) -> ScoreArray:
+    def _tfidf_cosines(self, tfidf: TfidfReader, text: str, numbers: Int64Array) -> Float64Array:
         cosines = np.asarray(tfidf.cosines(text, numbers), np.float64)
         # Chunks that came after the last fit are weighed by what was learned then.
         later = np.flatnonzero(np.isnan(cosines))
@@ -172,11 +162,11 @@ class LocalArrays:
             cosines[later] = tfidf.cosine(text, [chunks[number].text for number in numbers[later].tolist()])
         return cosines
 
-    def live(self, numbers: Sequence[int]) -> ChunkNumbers:
+    def live(self, numbers: Sequence[int]) -> Int64Array:
         wanted = np.asarray(numbers, np.int64)
         return wanted[self._find_rows(wanted)[1]]
 
-    def vectors(self, numbers: Sequence[int] | ChunkNumbers) -> FloatArray:
+    def vectors(self, numbers: Sequence[int] | Int64Array) -> Float32Array:
         wanted = np.ascontiguousarray(numbers, np.int64)
         # Asked again for the same chunks: to score them, and to compare them with one another.
         if self._vectors is None or self._vectors[0] != wanted.tobytes():
@@ -186,13 +176,13 @@ class LocalArrays:
             self._vectors = wanted.tobytes(), np.array(self._snapshot.vectors[rows], np.float32)
         return self._vectors[1]
 
-    def token_bits(self, numbers: Sequence[int] | ChunkNumbers) -> tuple[SignBits, Counts]:
+    def token_bits(self, numbers: Sequence[int] | Int64Array) -> tuple[ByteArray, Int64Array]:
         tokens = self._snapshot.tokens
         if tokens is None:
             raise ValueError(f"The collection '{self._snapshot.collection}' keeps no token vectors.")
         return tokens.gather(self._rows(np.asarray(numbers, np.int64)))
 
-    def sample(self, size: int) -> ChunkNumbers:
+    def sample(self, size: int) -> Int64Array:
         if size not in self._samples:
             alive = np.ones(len(self._snapshot.row_numbers), np.bool_)
             # Where there are tenants, another's chunks are among the dead.
@@ -202,10 +192,10 @@ class LocalArrays:
             self._samples = {size: np.asarray(self._snapshot.row_numbers[rows[places]], np.int64)}
         return self._samples[size]
 
-    def document_frequency(self, terms: Sequence[str]) -> Counts:
+    def document_frequency(self, terms: Sequence[str]) -> Int64Array:
         return np.asarray([self._snapshot.lexical.frequency(term) for term in terms], np.int64)
 
-    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | ChunkNumbers) -> npt.NDArray[np.bool_]:
+    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | Int64Array) -> BoolArray:
         there = np.zeros((len(numbers), len(terms)), np.bool_)
         lexical = self._snapshot.lexical
         for at, term in enumerate(terms):
@@ -213,7 +203,7 @@ class LocalArrays:
                 there[:, at] = lexical.scores_of(term, numbers) > 0
         return there
 
-    def token_frequency(self, token_ids: Sequence[int] | npt.NDArray[np.integer]) -> Counts:
+    def token_frequency(self, token_ids: Sequence[int] | Int32Array | Int64Array) -> Int64Array:
         ids, known = np.asarray(token_ids, np.int64), self._snapshot.token_frequency
         found = np.zeros(len(ids), np.int64)
         # An index taken over without its model has counted no word pieces.
@@ -242,7 +232,7 @@ class LocalArrays:
             "late": sum(_bytes_on_disk(file.path(folder, record.arrays)) for file in late),
         }
 
-    def _rows(self, numbers: ChunkNumbers) -> npt.NDArray[np.int64]:
+    def _rows(self, numbers: Int64Array) -> Int64Array:
         rows, there = self._find_rows(numbers)
         if not there.all():
             name = self._snapshot.collection
@@ -252,7 +242,7 @@ class LocalArrays:
             )
         return rows
 
-    def _find_rows(self, numbers: ChunkNumbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def _find_rows(self, numbers: Int64Array) -> tuple[Int64Array, BoolArray]:
         """The rows (n,) of chunks, and which of the chunks are alive; of those that are not, the row means nothing."""
         known, dead = self._snapshot.row_numbers, self._snapshot.dead
         if not len(known):
@@ -274,7 +264,7 @@ def _boosts(query: StageQuery) -> FieldBoosts:
     return FieldBoosts(title=query.title_weight, heading=query.title_weight)
 
 
-def _nothing() -> tuple[ChunkNumbers, ScoreArray]:
+def _nothing() -> tuple[Int64Array, Float64Array]:
     return np.zeros(0, np.int64), np.zeros(0)
 
 

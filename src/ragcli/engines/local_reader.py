@@ -13,20 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from ragcli.array_types import BoolArray, ByteArray, Float32Array, Float64Array, Int32Array, Int64Array
     from ragcli.collection import DocumentRow, DocumentText, MetadataField, Provenance, Snapshot
     from ragcli.engines.local_arrays import LocalArrays
-    from ragcli.engines.reader_protocol import (
-        ChunkNumbers,
-        Counts,
-        FloatArray,
-        ScoreArray,
-        SignBits,
-        Stage,
-        StageQuery,
-    )
+    from ragcli.engines.reader_protocol import Stage, StageQuery
     from ragcli.filters import Filter
     from ragcli.types import CollectionSettings, StoredChunk
 
@@ -52,34 +42,34 @@ class LocalReader:
 
     def rank(
         self, stage: Stage, query: StageQuery, depth: int, *, where: Filter | None = None, exclude: Container[int] = ()
-    ) -> tuple[ChunkNumbers, ScoreArray]:
+    ) -> tuple[Int64Array, Float64Array]:
         return self._arrays.rank(stage, query, depth, where, exclude)
 
-    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | ChunkNumbers) -> ScoreArray:
+    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | Int64Array) -> Float64Array:
         return self._arrays.scores(stage, query, numbers)
 
-    def live(self, numbers: Sequence[int]) -> ChunkNumbers:
+    def live(self, numbers: Sequence[int]) -> Int64Array:
         return self._arrays.live(numbers)
 
-    def vectors(self, numbers: Sequence[int] | ChunkNumbers) -> FloatArray:
+    def vectors(self, numbers: Sequence[int] | Int64Array) -> Float32Array:
         return self._arrays.vectors(numbers)
 
-    def token_bits(self, numbers: Sequence[int] | ChunkNumbers) -> tuple[SignBits, Counts]:
+    def token_bits(self, numbers: Sequence[int] | Int64Array) -> tuple[ByteArray, Int64Array]:
         return self._arrays.token_bits(numbers)
 
-    def sample(self, size: int) -> ChunkNumbers:
+    def sample(self, size: int) -> Int64Array:
         return self._arrays.sample(size)
 
     def analyze(self, text: str) -> list[str]:
         return self._snapshot.lexical.terms(text)
 
-    def document_frequency(self, terms: Sequence[str]) -> Counts:
+    def document_frequency(self, terms: Sequence[str]) -> Int64Array:
         return self._arrays.document_frequency(terms)
 
-    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | ChunkNumbers) -> npt.NDArray[np.bool_]:
+    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | Int64Array) -> BoolArray:
         return self._arrays.term_presence(terms, numbers)
 
-    def token_frequency(self, token_ids: Sequence[int] | npt.NDArray[np.integer]) -> Counts:
+    def token_frequency(self, token_ids: Sequence[int] | Int32Array | Int64Array) -> Int64Array:
         return self._arrays.token_frequency(token_ids)
 
     def chunks(self, numbers: Sequence[int]) -> dict[int, StoredChunk]:

@@ -15,18 +15,10 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    import numpy as np
-    import numpy.typing as npt
-
+    from ragcli.array_types import BoolArray, ByteArray, Float32Array, Float64Array, Int32Array, Int64Array
     from ragcli.collection import DocumentRow, DocumentText, MetadataField, Provenance
     from ragcli.filters import Filter
     from ragcli.types import CollectionSettings, StoredChunk
-
-    ChunkNumbers = npt.NDArray[np.int64]
-    Counts = npt.NDArray[np.int64]
-    FloatArray = npt.NDArray[np.float32]
-    ScoreArray = npt.NDArray[np.float64]
-    SignBits = npt.NDArray[np.uint8]
 
 Stage = Literal["bm25", "tfidf", "dense"]
 
@@ -39,7 +31,7 @@ class StageQuery(Protocol):
         """The question, for BM25 and TF-IDF."""
 
     @property
-    def vector(self) -> FloatArray:
+    def vector(self) -> Float32Array:
         """The unit vector (d,) of the dense stage."""
 
     @property
@@ -82,29 +74,29 @@ class CollectionReader(Protocol):
 
     def rank(
         self, stage: Stage, query: StageQuery, depth: int, *, where: Filter | None = None, exclude: Container[int] = ()
-    ) -> tuple[ChunkNumbers, ScoreArray]:
+    ) -> tuple[Int64Array, Float64Array]:
         """The stage's best live chunks and their scores, best first, at most `depth`, each at most once.
 
         Of chunks whose documents meet `where`, those in `exclude` left out. BM25 and TF-IDF leave out chunks without
         a term of the question; TF-IDF is empty where it was never fitted. Equal scores stand by rising number.
         """
 
-    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | ChunkNumbers) -> ScoreArray:
+    def scores(self, stage: Stage, query: StageQuery, numbers: Sequence[int] | Int64Array) -> Float64Array:
         """The stage's scores (n,) of chunks, the same that `rank` gives; NaN for TF-IDF that was never fitted."""
 
-    def live(self, numbers: Sequence[int]) -> ChunkNumbers:
+    def live(self, numbers: Sequence[int]) -> Int64Array:
         """Those of the numbers that are of live chunks of this state, in the order given."""
 
-    def vectors(self, numbers: Sequence[int] | ChunkNumbers) -> FloatArray:
+    def vectors(self, numbers: Sequence[int] | Int64Array) -> Float32Array:
         """The chunks' unit vectors (n, d)."""
 
-    def token_bits(self, numbers: Sequence[int] | ChunkNumbers) -> tuple[SignBits, Counts]:
+    def token_bits(self, numbers: Sequence[int] | Int64Array) -> tuple[ByteArray, Int64Array]:
         """The chunks' token vectors as sign bits (t, ceil(d / 8)), chunk after chunk, and tokens of each chunk (n,).
 
         Only where `has_token_vectors`.
         """
 
-    def sample(self, size: int) -> ChunkNumbers:
+    def sample(self, size: int) -> Int64Array:
         """At most `size` live chunks at even distances in the order of numbers; the same ones every time."""
 
     # Terms and counts.
@@ -112,13 +104,13 @@ class CollectionReader(Protocol):
     def analyze(self, text: str) -> list[str]:
         """The distinct terms that BM25 reads a question as, in order."""
 
-    def document_frequency(self, terms: Sequence[str]) -> Counts:
+    def document_frequency(self, terms: Sequence[str]) -> Int64Array:
         """In how many chunks' texts each of such terms stands, (t,). Chunks deleted of late may count."""
 
-    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | ChunkNumbers) -> npt.NDArray[np.bool_]:
+    def term_presence(self, terms: Sequence[str], numbers: Sequence[int] | Int64Array) -> BoolArray:
         """Which of the terms stand in which chunks, (n, t)."""
 
-    def token_frequency(self, token_ids: Sequence[int] | npt.NDArray[np.integer]) -> Counts:
+    def token_frequency(self, token_ids: Sequence[int] | Int32Array | Int64Array) -> Int64Array:
         """In how many chunks each word piece of the encoder stands, (t,); 0 where that is not known."""
 
     # Texts and what is known of them.

@@ -38,6 +38,7 @@ _HEAP: Final = 64_000_000
 _SEPARATE_TERMS: Final = 256
 """Up to so many numbers are looked up one by one; a set of them is an automaton, which takes 0.4 ms to build."""
 _TIES: Final = 16
+_REMEMBERED_TERMS: Final = 8192
 _HALF_WRITTEN: Final = (".tmp??????", ".*.part")
 """Names of a file until it is whole and renamed: tantivy's, and `ragcli.atomic_files`' own."""
 _FIELDS: Final = ("body", "title", "heading")
@@ -172,6 +173,8 @@ class LexicalIndex:
             if self._own is None:
                 return int(self._searcher.doc_freq(field, term))
             if (field, term) not in self._own_frequency:
+                if len(self._own_frequency) >= _REMEMBERED_TERMS:
+                    self._own_frequency.clear()
                 self._own_frequency[field, term] = self._count_own(field, term, self._own)
             return self._own_frequency[field, term]
 

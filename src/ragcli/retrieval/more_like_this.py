@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
-from ragcli.collection import NO_ENCODER
 from ragcli.errors import InputError, MissingCollection
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
     from ragcli.engines import CollectionReader

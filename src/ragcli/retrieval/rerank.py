@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from ragcli.collection import NO_ENCODER
 from ragcli.config.config_keys import is_remote_reranker
 from ragcli.retrieval.stages import CandidatePool, EncodedQuery, StageScores
 from ragcli.text.stop_words import content_words
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import numpy as np
 
-from ragcli.collection import NO_ENCODER
 from ragcli.engines import opened
 from ragcli.errors import CollectionError, RerankerUnavailable, UsageError
 from ragcli.retrieval.dedupe import documents_needed, pool_for_duplicates
@@ -38,6 +37,7 @@ from ragcli.retrieval.stages import (
     rank_stage,
     rocchio_vector,
 )
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal
 
-from ragcli.collection import NO_ENCODER
 from ragcli.errors import LanguageModelError, UsageError
 from ragcli.grounding.check.bibliography import Bibliography, BibliographyEntry
 from ragcli.grounding.check.draft_parser import Draft, DraftSentence
 from ragcli.grounding.faithfulness.claims import Claim, EvidencePassage, FaithfulnessJudge, Support
 from ragcli.grounding.faithfulness.facts import Facts, facts_of
 from ragcli.retrieval.request import MAX_ENCODED_CHARS, QueryRequest
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
     from ragcli.engines import CollectionReader

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from ragcli.collection import NO_ENCODER
 from ragcli.grounding.faithfulness.claims import Claim, EvidencePassage, Support
 from ragcli.grounding.faithfulness.facts import FactDifferences, Facts, denials_shared, differences, facts_of, in_digits
 from ragcli.grounding.sufficiency.calibration_models import sigmoid
 from ragcli.retrieval.rerank import token_weights
 from ragcli.text.sentences import sentence_spans
+from ragcli.types import NO_ENCODER
 
 if TYPE_CHECKING:
     from ragcli.models import Encoder, FloatArray, IntArray

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from ragcli.collection import NO_ENCODER
+from ragcli.types import NO_ENCODER
 
 ReasonCode = Literal["PASS", "LOW_TOP_SCORE", "LOW_COVERAGE", "NO_MARGIN", "NO_CONSENSUS", "NO_EVIDENCE"]
 AnswerVerdict = Literal["answerable", "insufficient", "needs_review"]
