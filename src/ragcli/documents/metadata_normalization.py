@@ -98,7 +98,7 @@ def parse_assignments(texts: Iterable[str]) -> dict[str, MetadataValue | None]:
         if any(value is None for value in values) and len(values) > 1:
             raise UsageError(f"'{name}' is given with a value and without; give one of them.")
         if values == [None]:
-            out[LIST_KEY_ALIASES.get(name.lower(), _IDENTIFIER_ALIASES.get(name.lower(), name))] = None
+            out[_canonical_key(name)] = None
             continue
         whole = values[0] if len(values) == 1 else [item for value in values for item in _spread(value)]
         out |= external_metadata({name: whole})
@@ -113,8 +113,12 @@ def external_metadata(given: Mapping[str, object]) -> dict[str, MetadataValue | 
         if name.lower() == "title" and isinstance(value, str):
             out["title"] = single_line(value) or None
         elif value is None and name:
-            out[LIST_KEY_ALIASES.get(name.lower(), _IDENTIFIER_ALIASES.get(name.lower(), name))] = None
+            out[_canonical_key(name)] = None
     return out
+
+
+def _canonical_key(name: str) -> str:
+    return LIST_KEY_ALIASES.get(name.lower()) or _IDENTIFIER_ALIASES.get(name.lower()) or name
 
 
 def syntax_error_reason(error: Exception) -> str:
@@ -213,9 +217,7 @@ def split_list(value: object) -> list[str]:
     if isinstance(value, str):
         separator = ";" if ";" in value else ","
         return [part.strip() for part in value.split(separator) if part.strip()]
-    if isinstance(value, list | tuple):
-        return [_list_item_text(item) for item in value if _list_item_text(item)]
-    return [_list_item_text(value)] if _list_item_text(value) else []
+    return [text for item in (value if isinstance(value, list | tuple) else [value]) if (text := _list_item_text(item))]
 
 
 def _list_item_text(item: object) -> str:

@@ -10,7 +10,7 @@ from html import unescape
 from typing import Final
 
 from ragcli.documents.character_repair import repair_line, tex_ligature_codes
-from ragcli.documents.metadata_normalization import split_list
+from ragcli.documents.metadata_normalization import split_list, typed_metadata
 from ragcli.documents.pdf.page_model import Line, PageLines
 from ragcli.documents.pdf.reflow import ReflowedText
 from ragcli.text.characters import SOFT_HYPHEN
@@ -86,7 +86,7 @@ def extract_paper_metadata(
     page_text = flow.text[: flow.pages[0].end] if flow.pages else ""
     stamp = "\n".join([*first.aside, *running_heads, information.get("Subject", ""), information.get("Title", "")])
     title = _title(information.get("Title", ""), printed, page_text)
-    metadata: dict[str, MetadataValue] = {}
+    metadata: dict[str, object] = {}
     authors = _file_authors(information.get("Author", ""), page_text) or (
         _printed_authors(lines[title_end:]) if first.placed else []
     )
@@ -106,7 +106,7 @@ def extract_paper_metadata(
         metadata["keywords"] = keywords
     if created := _creation_date(information.get("CreationDate", "")):
         metadata["created"] = created
-    return PaperMetadata(title, metadata)
+    return PaperMetadata(title, typed_metadata(metadata))
 
 
 def _alphanumeric_key(text: str) -> str:
