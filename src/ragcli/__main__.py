@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         terminal.discard_stdout()
         code = EXIT_DONE
     except RagcliError as error:
-        terminal.note(error.sentence, _fault_lines(error))
+        terminal.note(_sentence(error), _fault_lines(error))
         code = error.exit_code
     except KeyboardInterrupt:
         terminal.note("interrupted.")
@@ -131,6 +131,17 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 def _signal_soon(thread: int, number: int) -> None:
     time.sleep(0.01)
     signal.pthread_kill(thread, number)
+
+
+def _sentence(error: RagcliError) -> str:
+    """What is wrong. The library names options; here they get their flags."""
+    from ragcli.options import OptionError
+
+    if not isinstance(error, OptionError):
+        return error.sentence
+    from ragcli.options.command_options import flag_of
+
+    return error.spelled(flag_of)
 
 
 def _fault_lines(error: RagcliError) -> Sequence[str]:

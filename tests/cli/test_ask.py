@@ -277,7 +277,7 @@ def test_without_an_encoder_the_trace_says_what_is_missing(
         (["--sentences", "2"], "--sentences"),
         (["--extract", "--sentences", "0"], "--sentences"),
         (["--preset", "severe"], "strict, balanced, lenient"),
-        (["--judge", "nobody"], "calibrated, heuristic"),
+        (["--judge", "nobody"], "calibrated or heuristic"),
         (["--retries", "9"], "--retries"),
         (["--llm-model", "x"], "--llm-model"),
     ],

@@ -162,7 +162,7 @@ def test_the_question_may_come_through_stdin(ragcli: Ragcli) -> None:
     [
         (["query", ""], 2, "empty"),
         (["query", "x", "--top", "0"], 2, "--top"),
-        (["query", "x", "--top", "many"], 2, "'many' is not a whole number"),
+        (["query", "x", "--top", "many"], 2, "--top takes a whole number, not 'many'"),
         (["query", "x", "--pipeline", "magic"], 2, "hybrid"),
         (["query", "x", "--pool", "-3"], 2, "--pool"),
         (["query", "x", "--no-rerank", "--reranker", "late"], 2, "exclude"),

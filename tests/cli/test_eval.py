@@ -379,7 +379,7 @@ def test_keys_are_read_from_a_terminal_without_return(ragcli: Ragcli, papers: st
         (["BEIR", "--json", "--latex"], 2, "exclude each other"),
         (["BEIR", "--alpha", "2"], 2, "--alpha must lie between"),
         (["BEIR", "--depth", "0"], 2, "--depth must be at least 1"),
-        (["BEIR", "--level", "page"], 2, "--level takes document, chunk"),
+        (["BEIR", "--level", "page"], 2, "--level takes one of auto, document, chunk"),
         (["BEIR", "--format", "xml"], 2, "--format takes"),
         (["-c", "absent", "x.jsonl"], 3, "absent"),
         (["x.jsonl", "-c", "papers", "--fresh"], 2, "a collection has its own"),

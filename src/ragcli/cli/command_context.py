@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from collections.abc import Collection as Several
-from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -23,6 +23,7 @@ from ragcli.errors import CollectionError, MissingCollection, TenantNeeded, Untr
 if TYPE_CHECKING:
     from ragcli.collection import Collection
     from ragcli.config import Config, KeyPath, TrustDemand
+    from ragcli.models import Encoder
 
 
 def can_prompt() -> bool:
@@ -147,6 +148,22 @@ class CommandContext:
         """Whose documents are read: the option, else RAGCLI_TENANT."""
         option: str | None = self._meta.get(f"{META_PREFIX}tenant")
         return option if option is not None else os.environ.get("RAGCLI_TENANT") or None
+
+    def encoder_loader(
+        self, model: Callable[[], str], notify: Callable[[str], None], *, download: bool
+    ) -> Callable[[], Encoder]:
+        """What loads an encoder for many texts when it is needed; its name is asked for then.
+
+        `download` is for a model that the user or the configuration names: what a collection itself names may be a
+        stranger's choice, if it was copied.
+        """
+
+        def load() -> Encoder:
+            from ragcli.models import load_encoder
+
+            return load_encoder(model(), engine=self.config.engine, bulk=True, notify=notify, download=download)
+
+        return load
 
     def collection(self, name: str) -> Collection:
         """The collection of that name. Raises MissingCollection or UsageError."""

@@ -33,8 +33,11 @@ class CommandEntry:
 class FastCommand(TyperCommand):
     """A command that takes the options of every command, reads values without pydantic, and keeps epilog lines.
 
-    An option with the metavar `[N]` may stand without its number, which is 1 then.
+    An option with the metavar `[N]` may stand without its number, which is 1 then. `option_headings` gives the heading
+    of the help under which an option stands, by its long flag.
     """
+
+    option_headings: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
@@ -47,6 +50,29 @@ class FastCommand(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         """The parameters, `--help` included."""
         return _without_pydantic(super().get_params(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the arguments, the options under their headings, and those of every command last."""
+        if not self.option_headings:
+            super().format_options(ctx, formatter)
+            return
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        sections |= {heading: [] for heading in self.option_headings.values()}
+        general = {flag for param in _global_params() for flag in param.opts} | {"--help"}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is None:
+                continue
+            heading = next((self.option_headings[flag] for flag in param.opts if flag in self.option_headings), "")
+            if param.param_type_name == "argument":
+                heading = "Arguments"
+            elif general.intersection(param.opts):
+                heading = "General"
+            sections.setdefault(heading or "Options", []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
 
     def format_epilog(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the epilog as it stands."""

@@ -1,38 +1,22 @@
 """Parse pipeline specifications such as `bm25,hybrid:pool=50,reranker=late`.
 
 A comma separates pipelines, and also the options of one; a part with `=` before any colon is an option of the
-pipeline before it. The options are the fields of a query's request, each read as its type says.
+pipeline before it. The options are those of the option table that a pipeline may carry.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from types import NoneType
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from ragcli.errors import UsageError
 from ragcli.filters import Filter
 from ragcli.llm.chat_model import Message
+from ragcli.options import OptionError
+from ragcli.options.query_options import SPEC_OPTIONS
 from ragcli.retrieval.request import PIPELINE_NAMES, QueryRequest
 from ragcli.text.suggestions import closest_name
-
-# What is asked, of what, and how much of the ranking is shown changes nothing in the ranking itself.
-_EXCLUDED_FIELDS: Final = frozenset(
-    {
-        *("text", "top", "pipeline", "max_per_source", "expansion", "hypothetical", "like", "where"),
-        *("weights", "identity", "keep_duplicates", "group", "history"),
-    }
-)
-
-_BOOLEANS: Final[Mapping[str, bool]] = {
-    "yes": True,
-    "true": True,
-    "on": True,
-    "no": False,
-    "false": False,
-    "off": False,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +35,6 @@ class PipelineSpec:
         """The question as this pipeline is to answer it; `history` is what was said before it."""
         said = history if self.options.get("rewrite") else ()
         return QueryRequest(text, top=top, pipeline=self.pipeline, where=self.where, history=said, **self.options)
-
-
-def spec_option_names() -> tuple[str, ...]:
-    """The options a pipeline may carry."""
-    return tuple(field.name for field in fields(QueryRequest) if field.name not in _EXCLUDED_FIELDS)
 
 
 def parse_specs(text: str) -> tuple[PipelineSpec, ...]:
@@ -92,50 +71,17 @@ def _parse_spec(name: str, pieces: list[str]) -> PipelineSpec:
         key = key.replace("-", "_")
         if not equals or not value:
             raise UsageError(f"'{name}:{piece}' is not an option with a value; write it like {name}:pool=50.")
-        if key not in spec_option_names():
-            near = closest_name(key, spec_option_names())
+        if key not in SPEC_OPTIONS:
+            near = closest_name(key, SPEC_OPTIONS)
             hint = f"; did you mean '{near}'?" if near else "."
-            raise UsageError(f"Pipelines have no option '{key}' (they have {', '.join(spec_option_names())}){hint}")
+            raise UsageError(f"Pipelines have no option '{key}' (they have {', '.join(SPEC_OPTIONS)}){hint}")
         if key in options:
             raise UsageError(f"'{name}' gives '{key}' twice.")
-        options[key] = _parse_value(name, key, value)
+        try:
+            options[key] = SPEC_OPTIONS[key].read(value)
+        except OptionError as error:
+            raise UsageError(f"'{name}:{piece}': {error}") from None
     label = name + (":" + ",".join(piece.strip() for piece in pieces) if pieces else "")
     spec = PipelineSpec(label, name, options)
     spec.request("?", top=1)  # this checks the values' ranges
     return spec
-
-
-def _parse_value(name: str, key: str, text: str) -> Any:
-    names = {"Filter": Filter, "Message": Message}
-    kind = get_type_hints(QueryRequest, localns=names)[key]
-    kinds = [each for each in (get_args(kind) or (kind,)) if each is not NoneType]
-    if get_origin(kind) is Literal:
-        kinds = [kind]
-    for each in kinds:
-        reader = _value_parser(each)
-        if reader is None:
-            continue
-        try:
-            return reader(text)
-        except (ValueError, KeyError):
-            continue
-    raise UsageError(f"'{name}:{key}={text}' is not a value that '{key}' takes; it is {_expected_types(kinds)}.")
-
-
-def _value_parser(kind: Any) -> Callable[[str], Any] | None:
-    if get_origin(kind) is Literal:
-        choices = {str(choice): choice for choice in get_args(kind)}
-        return lambda text: choices[text]
-    if kind is bool:
-        return lambda text: _BOOLEANS[text.lower()]
-    return kind if kind in (int, float, str) else None
-
-
-def _expected_types(kinds: list[Any]) -> str:
-    words = []
-    for kind in kinds:
-        if get_origin(kind) is Literal:
-            words.append("one of " + ", ".join(str(choice) for choice in get_args(kind)))
-        else:
-            words.append({int: "a whole number", float: "a number", bool: "yes or no"}.get(kind, "a text"))
-    return " or ".join(words)

@@ -106,6 +106,7 @@ INGEST: Final = OptionGroup(
         ),
         Option(name="paths", kind="texts", cli=False, section="collection only", guard="path"),
         flag("prune", "Drop documents whose file is gone"),
+        flag("refresh", "Read anew what an older version of its parser has read"),
         flag("dry_run", "Say what would happen, and change nothing"),
         WAIT,
         Option(
@@ -440,3 +441,9 @@ def section_options(*sections: str) -> dict[str, Option]:
         for option in options_by_name(*ALL_GROUPS).values()
         if option.section and option.section in sections
     }
+
+
+def flag_of(name: str) -> str:
+    """An option's spelling on the command line; the name itself where there is no such option."""
+    option = options_by_name(*ALL_GROUPS).get(name)
+    return name if option is None or not option.cli else option.long_flag

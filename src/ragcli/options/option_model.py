@@ -17,10 +17,14 @@ _MAX_SHOWN_CHARACTERS: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Another option that an option needs (`requires`), or does not go with (`excludes`), and the sentence on it."""
+    """Another option that an option needs (`requires`), or does not go with (`excludes`), and the sentence on it.
+
+    With a `value`, the other one is needed with that value.
+    """
 
     name: str
     sentence: str
+    value: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +98,8 @@ class Option:
             value = self.reader(text) if self.reader is not None else _READERS[self.kind](text)
         except ValueError:
             raise self.refused(text) from None
+        if self.takes and self.kind == "number" and self.range_reason(value):
+            raise self.refused(text)
         self._check_stated(value)
         return value
 
@@ -200,7 +206,8 @@ class OptionValues:
         for name in self.stated if given is None else given:
             option = self.options[name]
             for each in option.requires:
-                if not getattr(self, each.name):
+                there = getattr(self, each.name)
+                if not there if each.value is None else there != each.value:
                     raise OptionError(each.sentence)
             for each in option.excludes:
                 if each.name in self.stated:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from math import inf
 from typing import TYPE_CHECKING, Final, Literal
 
 from ragcli.errors import UsageError
+from ragcli.options import OptionError
+from ragcli.options.option_model import check_request
+from ragcli.options.query_options import MAX_WEIGHT, REQUEST_OPTIONS
 from ragcli.retrieval.pipelines import PIPELINES
 from ragcli.types import Hit, StoredChunk
 
@@ -17,10 +19,6 @@ if TYPE_CHECKING:
 
 PIPELINE_NAMES: Final = tuple(PIPELINES)
 DEFAULT_PIPELINE: Final = "hybrid"
-EXPANSIONS: Final = ("rm3", "llm")
-COMPRESSIONS: Final = ("extractive", "llm")
-MAX_HYPOTHETICAL_PASSAGES: Final = 8
-"""Hypothetical passages that may be asked for; the paper takes as many."""
 MAX_QUESTION_CHARS: Final = 20_000
 """Characters of a question that are read."""
 MAX_ENCODED_CHARS: Final = 5_000
@@ -29,7 +27,7 @@ MAX_ENCODED_CHARS: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class QueryRequest:
-    """A question and how to answer it.
+    """A question and how to answer it. Ranges and choices are those of the option table (`ragcli.options`).
 
     `pool` is how many candidates each first stage gives (None: the pipeline's own number). `reranker` is
     `auto`, `late`, `none`, a cross-encoder's name or folder, or a reranker elsewhere: `cohere:MODEL`, `jina:MODEL`
@@ -103,48 +101,23 @@ class QueryRequest:
     compress: Literal["extractive", "llm"] | None = None
 
     def __post_init__(self) -> None:
-        if self.pipeline not in PIPELINE_NAMES:
-            raise UsageError(f"There is no pipeline '{self.pipeline}'; choose one of {', '.join(PIPELINE_NAMES)}.")
-        for name, value in (("top", self.top), ("pool", self.pool), ("max-per-source", self.max_per_source)):
-            if value is not None and value < 1:
-                raise UsageError(f"--{name} must be at least 1, not {value}.")
-        shares = (("alpha", self.alpha), ("rocchio", self.rocchio))
-        for name, share in (*shares, ("diversity", self.diversity), ("recency", self.recency)):
-            if share is not None and not 0.0 <= share <= 1.0:
-                raise UsageError(f"{name} must lie between 0 and 1, not {share}.")
-        if self.rrf_k < 1:
-            raise UsageError(f"rrf_k must be at least 1, not {self.rrf_k}.")
-        if not 0.0 < self.half_life < inf:
-            raise UsageError(f"The half-life must be more than 0 days, not {self.half_life}.")
+        check_request(REQUEST_OPTIONS.values(), self)
         for name, weight in self.weights:
-            if not 0.0 <= weight < inf:
+            if not 0.0 <= weight <= MAX_WEIGHT:
                 raise UsageError(f"The weight of '{name}' must be a number that is not negative, not {weight}.")
         if self.text.strip() and self.like is not None:
             raise UsageError("A question and a passage to find others like it exclude each other; give one of them.")
         if not self.text.strip() and self.like is None:
             raise UsageError("The question is empty; give some words to look for.")
-        self._check_techniques()
-
-    def _check_techniques(self) -> None:
-        for name, value, choices in (
-            ("expand", self.expand, EXPANSIONS),
-            ("compress", self.compress, COMPRESSIONS),
-        ):
-            if value is not None and value not in choices:
-                raise UsageError(f"--{name} takes {' or '.join(choices)}, not '{value}'.")
-        if not 0 <= self.hyde <= MAX_HYPOTHETICAL_PASSAGES:
-            raise UsageError(
-                f"--hyde takes a number of passages from 1 to {MAX_HYPOTHETICAL_PASSAGES}, not {self.hyde}."
-            )
         if self.history and not self.rewrite:
-            raise UsageError("A history is for --rewrite, which makes a question stand alone; give both.")
+            raise OptionError("A history is for {rewrite}, which makes a question stand alone; give both.")
         if self.like is not None and self.techniques:
-            raise UsageError("Query techniques are for a question; passages like another are found without them.")
+            raise OptionError("{like} asks no question that could be put in other words; leave out one of the two.")
         stages = PIPELINES[self.pipeline].stages
         if self.expand == "rm3" and "bm25" not in stages:
-            raise UsageError(f"--expand rm3 adds words to the BM25 stage, and '{self.pipeline}' has none.")
+            raise OptionError("{expand} rm3 adds words to the BM25 stage, and '{given}' has none.", given=self.pipeline)
         if self.hyde and "dense" not in stages:
-            raise UsageError(f"--hyde is for the dense stage, and '{self.pipeline}' has none.")
+            raise OptionError("{hyde} is for the dense stage, and '{given}' has none.", given=self.pipeline)
 
     @property
     def techniques(self) -> tuple[str, ...]:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.cli.option_groups.search_options import check_sources
-from ragcli.cli.option_groups.technique_options import DEFAULT_ROUNDS, AgentOptions
 from ragcli.cli.terminal import note, safe, write
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ class AskOptions:
 
     `extract` is how many sentences an answer word for word may have, None for no such answer. With `answer` the
     `model` writes one, from `prompt` where that is not ours, and `check` judges its sentences (`none`: nobody does).
-    `prompts` is the folder of the user's own prompts for query techniques. With `agent` the question is searched for
-    in rounds instead, by the `model` if there is one.
+    `prompts` is the folder of the user's own prompts for query techniques. With `rounds` the question is searched for
+    in so many rounds of the agent instead, by the `model` if there is one; `trace` shows all of its queries and hits.
     """
 
     preset: Preset
@@ -51,7 +50,8 @@ class AskOptions:
     check: str = "semantic"
     model: RemoteLanguageModel | None = None
     prompts: Path | None = None
-    agent: AgentOptions | None = None
+    rounds: int | None = None
+    trace: bool = False
 
 
 def run_ask(
@@ -66,7 +66,7 @@ def run_ask(
     """Ask, and write what comes of it to stdout."""
     from ragcli.retrieval.searcher import Searcher
 
-    shown = _AskPrinter(here.screen, explain=explain, whole=asking.agent is not None and asking.agent.trace)
+    shown = _AskPrinter(here.screen, explain=explain, whole=asking.trace)
     with Searcher(
         collections,
         engine=here.config.engine,
@@ -74,8 +74,8 @@ def run_ask(
         language_model=asking.model,
         prompts=asking.prompts,
     ) as searcher:
-        if asking.agent is not None:
-            shown.run, result = _run_agent(here, collections, request, asking)
+        if asking.rounds is not None:
+            shown.run, result = _run_agent(here, collections, request, asking, asking.rounds)
         else:
             result = _decide(searcher, collections, request, asking)
         told = len(result.trace.warnings)
@@ -195,7 +195,11 @@ class _AskPrinter:
 
 
 def _run_agent(
-    here: CommandContext, collections: Sequence[Collection], request: QueryRequest, asking: AskOptions
+    here: CommandContext,
+    collections: Sequence[Collection],
+    request: QueryRequest,
+    asking: AskOptions,
+    rounds: int,
 ) -> tuple[AgentRun, AskResult]:
     """The agent's run over the collections, and the verdict that comes of it."""
     from ragcli.agent import Query
@@ -216,7 +220,7 @@ def _run_agent(
         judge=asking.judge,
         preset=asking.preset,
         model=asking.model,
-        rounds=asking.agent.rounds if asking.agent is not None else DEFAULT_ROUNDS,
+        rounds=rounds,
         descriptions=_collection_descriptions(collections, request.where) if plans else None,
         prompts=asking.prompts,
         notify=note,

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import CollectionNames, Json
-from ragcli.cli.option_groups.filter_options import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.filter_options import filter_from, note_unknown_keys
 from ragcli.cli.option_groups.llm_options import (
-    LlmBaseUrl,
-    LlmKeyEnv,
-    LlmModel,
-    MaxLlmCalls,
     prompts_folder,
+    refuse_unused_llm_options,
     required_language_model,
 )
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.terminal import note, write
-from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, DocumentError, InputError, UsageError
+from ragcli.errors import EXIT_DONE, EXIT_INSUFFICIENT, DocumentError, InputError
+from ragcli.options import OptionValues
+from ragcli.options.command_options import CHECK, JSON
+from ragcli.options.query_options import COLLECTIONS, FILTERS, LANGUAGE_MODEL
 
 if TYPE_CHECKING:
     from ragcli.grounding.faithfulness.claims import FaithfulnessJudge
@@ -34,8 +34,13 @@ _MIN_BYTES_TO_JUDGE = 64
 app = new_app()
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    COLLECTIONS,
+    CHECK,
+    FILTERS,
+    LANGUAGE_MODEL,
+    JSON,
     epilog=examples(
         "ragcli check draft.md -c papers",
         "ragcli check draft.md -c papers --unsupported || echo 'not everything is in my papers'",
@@ -43,34 +48,11 @@ app = new_app()
     ),
 )
 def check(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="The text: markdown, LaTeX or plain; - reads it from stdin.")
     ],
-    collection: CollectionNames = None,
-    judge: Annotated[
-        str | None,
-        typer.Option(
-            "--judge",
-            metavar="semantic|heuristic|llm",
-            help="What holds each sentence against its passages (semantic).",
-        ),
-    ] = None,
-    top: Annotated[
-        int | None, typer.Option("-n", "--top", metavar="N", help="Hold each sentence against N passages (5).")
-    ] = None,
-    unsupported: Annotated[
-        bool, typer.Option("--unsupported", help="Show only the sentences that are not supported.")
-    ] = False,
-    where: Where = None,
-    filter_json: FilterJson = None,
-    since: Since = None,
-    until: Until = None,
-    llm_base_url: LlmBaseUrl = None,
-    llm_model: LlmModel = None,
-    llm_key_env: LlmKeyEnv = None,
-    max_llm_calls: MaxLlmCalls = None,
-    as_json: Json = False,
 ) -> int:
     """Check what a text claims, sentence by sentence, against your documents.
 
@@ -78,42 +60,22 @@ def check(
     (Author 2017), a file's name or a DOI. One that cites nothing here is held against the passages that a search
     finds. The exit code is 6 when a sentence is not supported. Filters hold for the search, not for what is cited.
     """
-    from ragcli.grounding.faithfulness.claims import FAITHFULNESS_JUDGES
-
-    chosen = judge or "semantic"
-    if chosen not in FAITHFULNESS_JUDGES:
-        raise UsageError(f"--judge takes one of {', '.join(FAITHFULNESS_JUDGES)}, not '{chosen}'.")
-    if top is not None and top < 1:
-        raise UsageError(f"--top must be at least 1, not {top}.")
-    llm = {
-        "--llm-base-url": llm_base_url,
-        "--llm-model": llm_model,
-        "--llm-key-env": llm_key_env,
-        "--max-llm-calls": max_llm_calls,
-    }
-    if chosen != "llm" and (unused := [name for name, value in llm.items() if value is not None]):
-        raise UsageError(f"{unused[0]} is for --judge llm; no language model is asked otherwise.")
-    here = CommandContext(ctx)
+    chosen = values.faithfulness_judge
+    if chosen != "llm":
+        refuse_unused_llm_options(values, "is for {faithfulness_judge} llm; no language model is asked otherwise.")
     text = _read_draft_text(file)
-    condition = filter_from(where, filter_json, since, until)
+    condition = filter_from(values)
     model = prompt = None
     if chosen == "llm":
         from ragcli.llm.prompts import load_prompt
 
-        model = required_language_model(
-            here,
-            "--judge llm",
-            base_url=llm_base_url,
-            model=llm_model,
-            key_env=llm_key_env,
-            max_calls=max_llm_calls,
-        )
+        model = required_language_model(here, values, "{faithfulness_judge} llm")
         prompt = load_prompt("faithfulness", prompts_folder(here))
-    collections = here.collections(collection)
-    note_unknown_keys(collections, where, filter_json)
+    collections = here.collections(values.collections)
+    note_unknown_keys(collections, values)
 
     from ragcli.cli.render.progress_bar import track_items
-    from ragcli.grounding.check.claim_check import PASSAGES_PER_CLAIM, check_draft
+    from ragcli.grounding.check.claim_check import check_draft
     from ragcli.grounding.check.draft_parser import read_draft
     from ragcli.grounding.judge_registry import open_faithfulness_judge
     from ragcli.retrieval.request import QueryRequest
@@ -126,15 +88,15 @@ def check(
             searcher,
             draft,
             judging,
-            passages=top if top is not None else PASSAGES_PER_CLAIM,
+            passages=values.passages,
             request=QueryRequest("-", where=condition),
             fallback=_fallback(chosen, searcher),
             notify=note,
         )
         found = list(track_items(checked, len(draft.sentences), "Checking sentences", here.stderr_screen))
     wrong = [each for each in found if each.verdict != "supported"]
-    shown = wrong if unsupported else found
-    if as_json:
+    shown = wrong if values.unsupported else found
+    if values.json:
         from ragcli.cli.render.json_output import write_json
         from ragcli.serialize import check_record
 

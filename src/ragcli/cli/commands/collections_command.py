@@ -10,16 +10,18 @@ import typer
 
 from ragcli.cli.command_context import CommandContext
 from ragcli.cli.commands import transfer_command
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import CollectionArgument, Json, Wait, complete_collection
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.common_options import CollectionArgument, Json, complete_collection
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.render.rich_table import counted
 from ragcli.cli.terminal import note, safe_line, write
-from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, CollectionBusy, CollectionError, UsageError
+from ragcli.errors import EXIT_BAD_INPUT, EXIT_DONE, EXIT_INTERRUPTED, CollectionBusy, CollectionError
+from ragcli.options import OptionError, OptionValues
+from ragcli.options.command_options import FORCE, JSON, NEW_NAME, REPAIR, WAIT, YES
 from ragcli.serialize import collection_record
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection, CollectionInfo
-    from ragcli.models import Encoder
 
 
 app = new_app(
@@ -31,17 +33,21 @@ app = new_app(
         "ragcli collections export papers /media/stick",
     )
 )
-app.command(
-    "export",
-    cls=FastCommand,
+table_command(
+    app,
+    FORCE,
+    JSON,
+    name="export",
     epilog=examples(
         "ragcli collections export papers",
         "ragcli collections export papers - | ssh other ragcli collections import -",
     ),
 )(transfer_command.export)
-app.command(
-    "import",
-    cls=FastCommand,
+table_command(
+    app,
+    NEW_NAME,
+    JSON,
+    name="import",
     epilog=examples(
         "ragcli collections import papers.ragcli.tar",
         "zstd -dc papers.ragcli.tar.zst | ragcli collections import - --name reading",
@@ -55,21 +61,20 @@ def collections(ctx: typer.Context, as_json: Json = False) -> int:
     return _list(CommandContext(ctx), as_json=as_json) if ctx.invoked_subcommand is None else EXIT_DONE
 
 
-@app.command("list", cls=FastCommand, epilog=examples("ragcli collections list --json | jq -r '.[].name'"))
-def list_all(ctx: typer.Context, as_json: Json = False) -> int:
+@table_command(app, JSON, name="list", epilog=examples("ragcli collections list --json | jq -r '.[].name'"))
+def list_all(here: CommandContext, values: OptionValues) -> int:
     """List every collection: documents, chunks, size, model, last ingest."""
-    return _list(CommandContext(ctx), as_json=as_json)
+    return _list(here, as_json=values.json)
 
 
-@app.command("show", cls=FastCommand, epilog=examples("ragcli collections show papers"))
-def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) -> int:
+@table_command(app, JSON, name="show", epilog=examples("ragcli collections show papers"))
+def show(here: CommandContext, values: OptionValues, name: CollectionArgument) -> int:
     """Show one collection: its settings, its size, and the documents that failed."""
-    here = CommandContext(ctx)
     collection = here.collection(name)
     from ragcli.cli.render.evaluation_report import calibration_text
 
     info, failures, gate = collection.info(), collection.failures(), calibration_text(collection)
-    if as_json:
+    if values.json:
         from ragcli.cli.render.json_output import write_json
 
         told = [{"source": each.source, "reason": each.reason} for each in failures]
@@ -102,38 +107,33 @@ def show(ctx: typer.Context, name: CollectionArgument, as_json: Json = False) ->
     return EXIT_DONE
 
 
-@app.command("rename", cls=FastCommand, epilog=examples("ragcli collections rename papers reading"))
+@table_command(app, WAIT, name="rename", epilog=examples("ragcli collections rename papers reading"))
 def rename(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     name: CollectionArgument,
     new: Annotated[str, typer.Argument(metavar="NEW", help="The name it shall have.")],
-    wait: Wait = False,
 ) -> int:
     """Rename a collection."""
-    CommandContext(ctx).collection(name).rename(new, wait=wait, notify=note)
+    here.collection(name).rename(new, wait=values.wait, notify=note)
     return EXIT_DONE
 
 
-@app.command("delete", cls=FastCommand, epilog=examples("ragcli collections delete papers --yes"))
-def delete(
-    ctx: typer.Context,
-    name: CollectionArgument,
-    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask.")] = False,
-    wait: Wait = False,
-) -> int:
+@table_command(app, YES, WAIT, name="delete", epilog=examples("ragcli collections delete papers --yes"))
+def delete(here: CommandContext, values: OptionValues, name: CollectionArgument) -> int:
     """Delete a collection. The files it was made from are not touched."""
     from ragcli.collection import Collection
 
-    collection = Collection.open(CommandContext(ctx).data_dir, name)
-    if not yes:
+    collection = Collection.open(here.data_dir, name)
+    if not values.yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"To delete '{name}' without being asked, add --yes.")
+            raise OptionError("To delete '{given}' without being asked, add {yes}.", given=name)
         sys.stderr.write(f"Delete '{name}' with {_contents_text(collection)}? [y/N] ")
         sys.stderr.flush()
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             note("nothing was deleted.")
             return EXIT_INTERRUPTED
-    collection.delete(wait=wait, notify=note)
+    collection.delete(wait=values.wait, notify=note)
     return EXIT_DONE
 
 
@@ -147,28 +147,29 @@ def _contents_text(collection: Collection) -> str:
     return f"{counted(info.documents, 'document')} and {counted(info.chunks, 'chunk')}"
 
 
-@app.command(
-    "verify", cls=FastCommand, epilog=examples("ragcli collections verify", "ragcli collections verify papers --repair")
+@table_command(
+    app,
+    REPAIR,
+    WAIT,
+    JSON,
+    name="verify",
+    epilog=examples("ragcli collections verify", "ragcli collections verify papers --repair"),
 )
 def verify(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     names: Annotated[
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="Without one, all.", autocompletion=complete_collection),
     ] = None,
-    mend: Annotated[
-        bool, typer.Option("--repair", help="Rebuild what is damaged from the texts, then check again.")
-    ] = False,
-    wait: Wait = False,
-    as_json: Json = False,
 ) -> int:
     """Check every checksum, count and cross-reference, and name what is damaged.
 
     Exits 3 if anything is damaged, or with --repair, still is.
     """
-    here = CommandContext(ctx)
-    results = [_verify_named(each, here, mend=mend, wait=wait) for each in _names_to_verify(names, here)]
-    if as_json:
+    mend = values.repair
+    results = [_verify_named(each, here, mend=mend, wait=values.wait) for each in _names_to_verify(names, here)]
+    if values.json:
         from ragcli.cli.render.json_output import write_json
 
         write_json(
@@ -221,13 +222,7 @@ def _verify(collection: Collection, here: CommandContext, *, mend: bool, wait: b
     from ragcli.collection import repair
 
     with ingest_progress(here.stderr_screen) as watch:
-
-        def load() -> Encoder:
-            from ragcli.models import load_encoder
-
-            name, engine = collection.settings.encoder, here.config.engine
-            return load_encoder(name, engine=engine, bulk=True, notify=watch.notify, download=False)
-
+        load = here.encoder_loader(lambda: collection.settings.encoder, watch.notify, download=False)
         done = repair(collection, load, watch.listen, wait=wait, notify=watch.notify)
     return VerificationResult(collection.name, collection.verify(), done)
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Annotated, Final
-
-import typer
+from typing import TYPE_CHECKING, Final
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import CollectionNames, Json
-from ragcli.cli.option_groups.filter_options import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.filter_options import filter_from, note_unknown_keys
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.terminal import write
-from ragcli.errors import EXIT_DONE, UsageError
+from ragcli.errors import EXIT_DONE
+from ragcli.options import OptionError, OptionValues
+from ragcli.options.command_options import FIELDS, JSON
+from ragcli.options.query_options import COLLECTIONS, FILTERS
 from ragcli.serialize import document_record, field_record
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 app = new_app()
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    COLLECTIONS,
+    FIELDS,
+    FILTERS,
+    JSON,
     epilog=examples(
         "ragcli documents -c papers",
         "ragcli documents -c papers --fields",
@@ -35,38 +40,29 @@ app = new_app()
     ),
 )
 def documents(
-    ctx: typer.Context,
-    collection: CollectionNames = None,
-    fields: Annotated[
-        bool, typer.Option("--fields", help="List the keys of the documents' metadata instead, with their types.")
-    ] = False,
-    where: Where = None,
-    filter_json: FilterJson = None,
-    since: Since = None,
-    until: Until = None,
-    as_json: Json = False,
+    here: CommandContext,
+    values: OptionValues,
 ) -> int:
     """List the documents of a collection; without -c, of all of them."""
     from ragcli.engines import open_reader
 
-    here = CommandContext(ctx)
-    condition = filter_from(where, filter_json, since, until)
-    if fields and condition is not None:
-        raise UsageError("--fields lists the keys of all documents; leave the filter out.")
-    if fields:
+    condition = filter_from(values)
+    if values.fields and condition is not None:
+        raise OptionError("{fields} lists the keys of all documents; leave the filter out.")
+    if values.fields:
         found: list[tuple[str, MetadataField]] = []
-        for each in here.collections(collection):
+        for each in here.collections(values.collections):
             with open_reader(each) as reader:
                 found.extend((each.name, field) for field in reader.fields())
-        write_fields(found, here, as_json=as_json)
+        write_fields(found, here, as_json=values.json)
         return EXIT_DONE
     rows: list[tuple[str, DocumentRow]] = []
-    collections = here.collections(collection)
-    note_unknown_keys(collections, where, filter_json)
+    collections = here.collections(values.collections)
+    note_unknown_keys(collections, values)
     for each in collections:
         with open_reader(each) as reader:
             rows.extend((each.name, row) for row in reader.documents(condition))
-    if as_json:
+    if values.json:
         from ragcli.cli.render.json_output import write_json
 
         write_json([document_record(name, row) for name, row in rows])

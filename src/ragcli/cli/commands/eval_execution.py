@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragcli.cli.option_groups.collection_options import absolute_model
 from ragcli.cli.render.evaluation_report import has_calibration, write_calibration
 from ragcli.cli.terminal import note
 from ragcli.errors import EXIT_DONE, InputError, UsageError
+from ragcli.options import OptionError
+from ragcli.options.command_options import SUFFICIENCY_JUDGES
 
 if TYPE_CHECKING:
     from ragcli.cli.command_context import CommandContext
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ragcli.evaluation.trec_format import TopicField
     from ragcli.grounding.sufficiency.evidence import Preset
     from ragcli.models import Encoder
+    from ragcli.options import OptionValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +54,20 @@ def run_pipelines(
     asked: Mapping[str, Any],
     depth: int,
     here: CommandContext,
-    *,
-    llm: Mapping[str, Any] | None = None,
-    judges: Sequence[str] | None = None,
-    preset: Preset = "balanced",
+    values: OptionValues,
 ) -> tuple[EvaluationSet, list[RunResult], list[GateReport]]:
     """Run the pipelines on the collection, or on the BEIR folder's corpus, and score `runs` beside them.
 
-    `asked` are settings for a corpus that is yet to be ingested, None where not given; `llm` are options for a
-    language model, for pipelines whose techniques ask one. `judges` are gates to measure on the same questions.
+    `asked` are settings for a corpus that is yet to be ingested. Of `values`, those for a language model and for the
+    gates to measure on the same questions are read.
     """
-    from ragcli.cli.option_groups.technique_options import technique_model
+    from ragcli.cli.option_groups.llm_options import technique_model
     from ragcli.cli.render.progress_bar import query_progress
     from ragcli.evaluation.experiment import run_experiment as evaluate_pipelines
     from ragcli.evaluation.experiment import with_missing_notes
     from ragcli.evaluation.run_comparison import score_run
 
-    model, prompts = technique_model(here, [spec.request("?", 1) for spec in specs], **(llm or {}))
+    model, prompts = technique_model(here, values, [spec.request("?", 1) for spec in specs])
     target, given = questions_for_collection(inputs, asked, here)
     level = inputs.level or ("document" if inputs.beir else None)
     with query_progress(here.stderr_screen) as progress:
@@ -89,7 +88,19 @@ def run_pipelines(
     results = [*done.results, *(score_run(each, given, measures) for each in runs)]
     # A filter may keep out the very document that a question's label rests on.
     filtered = any(spec.where is not None for spec in specs)
-    return given, results, [] if filtered else gate_reports(target, given, judges, preset, here)
+    return given, results, [] if filtered else gate_reports(target, given, _judges(values), values.gate_preset, here)
+
+
+def _judges(values: OptionValues) -> list[str] | None:
+    if values.gate is None:
+        return None
+    names = ",".join(values.gate).split(",")
+    for name in names:
+        if name not in SUFFICIENCY_JUDGES:
+            raise OptionError(
+                "{gate} takes {choices}, not '{given}'.", choices=", ".join(SUFFICIENCY_JUDGES), given=name
+            )
+    return names
 
 
 def questions_for_collection(
@@ -186,12 +197,9 @@ def _corpus_collection(inputs: EvaluationInputs, asked: Mapping[str, Any], here:
 
     folder = inputs.data
     assert folder is not None  # noqa: S101
-    given = {name: value for name, value in asked.items() if value is not None}
-    if "encoder" in given:
-        given["encoder"] = absolute_model(given["encoder"])
-    else:
+    if "encoder" not in asked:
         here.allow(("defaults", "encoder"))
-    settings = replace(here.config.defaults.settings, **given)
+    settings = replace(here.config.defaults.settings, **asked)
     with ingest_progress(here.stderr_screen) as watch:
 
         def load() -> Encoder:

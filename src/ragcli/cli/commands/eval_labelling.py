@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ragcli.evaluation.pipeline_spec import PipelineSpec
     from ragcli.evaluation.relevance_labels import LabelKey, LabelPassage, LabelQuestion
     from ragcli.evaluation.topics_qrels_runs import Topic
+    from ragcli.options import OptionValues
     from ragcli.types import StoredChunk
 
 _PROMPT: Final = "relevant? [y]es [n]o [u]nsure [b]ack [q]uit "
@@ -34,10 +35,11 @@ def label_by_hand(
     out: Path,
     depth: int,
     here: CommandContext,
+    values: OptionValues,
     keys: TextIO,
 ) -> None:
     """Pool what the pipelines find for each topic, and ask about every passage that `out` has no judgement of."""
-    from ragcli.cli.option_groups.technique_options import technique_model
+    from ragcli.cli.option_groups.llm_options import technique_model
     from ragcli.cli.render.progress_bar import query_progress
     from ragcli.evaluation.pipeline_runner import MODEL_FAILURES
     from ragcli.evaluation.relevance_labels import QrelsFile, label_passages
@@ -46,7 +48,7 @@ def label_by_hand(
     from ragcli.retrieval.searcher import Searcher
 
     qrels = QrelsFile(out, topics)
-    model, prompts = technique_model(here, [spec.request("?", 1) for spec in specs])
+    model, prompts = technique_model(here, values, [spec.request("?", 1) for spec in specs])
     steady = CircuitBreaker(model, MODEL_FAILURES) if model is not None else None
     pools: list[tuple[Topic, tuple[LabelPassage, ...]]] = []
     with (

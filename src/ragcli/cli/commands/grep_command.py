@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import CollectionNames, ExclusiveFlag, Json, exclusive_flag
-from ragcli.cli.option_groups.filter_options import FilterJson, Since, Until, Where, filter_from, note_unknown_keys
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.filter_options import filter_from, note_unknown_keys
+from ragcli.cli.option_groups.table_parameters import exclusive_option, table_command
 from ragcli.cli.terminal import (
     DIM,
     MATCH,
@@ -26,7 +26,10 @@ from ragcli.cli.terminal import (
     write,
     write_lines,
 )
-from ragcli.errors import EXIT_DONE, EXIT_NO_MATCH, UsageError
+from ragcli.errors import EXIT_DONE, EXIT_NO_MATCH
+from ragcli.options import OptionError, OptionValues
+from ragcli.options.command_options import GREP, JSON
+from ragcli.options.query_options import COLLECTIONS, FILTERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,8 +41,12 @@ if TYPE_CHECKING:
 app = new_app()
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    COLLECTIONS,
+    GREP,
+    FILTERS,
+    JSON,
     epilog=examples(
         'ragcli grep "negative average null energy"',
         "ragcli grep -E 'T_?[cC] ?= ?[0-9.]+ ?K' -c papers --all",
@@ -47,38 +54,18 @@ app = new_app()
     ),
 )
 def grep(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     pattern: Annotated[str, typer.Argument(metavar="PATTERN", help="The phrase, or with -E the regular expression.")],
-    collection: CollectionNames = None,
-    regex: Annotated[
-        bool, typer.Option("-E", "--regex", help="PATTERN is a regular expression, case-sensitive unless -i.")
-    ] = False,
-    ignore_case: Annotated[bool, typer.Option("-i", "--ignore-case", help="Ignore case, as literals do.")] = False,
-    word: Annotated[bool, typer.Option("-w", "--word", help="Match whole words only.")] = False,
-    max_hits: Annotated[
-        int | None, typer.Option("--max-hits", metavar="N", help="Stop after N hits (10, or with --all no limit).")
-    ] = None,
-    context: Annotated[
-        int, typer.Option("--context", metavar="N", help="Characters to show on each side.", show_default=True)
-    ] = 300,
-    every: Annotated[bool, typer.Option("--all", help="Report every occurrence, not one a chunk.")] = False,
-    files: Annotated[bool, typer.Option("-l", "--files", help="Print only the paths of documents with a hit.")] = False,
-    count: Annotated[bool, typer.Option("--count", help="Print only the number of hits in each document.")] = False,
-    where: Where = None,
-    filter_json: FilterJson = None,
-    since: Since = None,
-    until: Until = None,
-    as_json: Json = False,
 ) -> int:
     """Find an exact phrase or a regular expression.
 
     A phrase is found also where the page breaks it: across line ends, hyphens at line ends, ligatures, curly
     quotes and dashes. Exits 1 when nothing is found.
     """
-    exclusive_flag(ExclusiveFlag("-l", files), ExclusiveFlag("--count", count))
-    if max_hits is not None and (files or count):
-        raise UsageError("--max-hits limits hits, and -l and --count print none; leave it out.")
-    here = CommandContext(ctx)
+    listing = exclusive_option(values, "files", "count")
+    if values.max_hits is not None and listing:
+        raise OptionError("{max_hits} limits hits, and {files} and {count} print none; leave it out.")
 
     from ragcli.retrieval.exact_search import GrepRequest
     from ragcli.retrieval.exact_search import count as run_count
@@ -86,29 +73,29 @@ def grep(
 
     request = GrepRequest(
         without_surrogates(pattern),
-        regex=regex,
-        ignore_case=True if ignore_case else None,
-        word=word,
-        max_hits=max_hits if max_hits is not None or every else 10,
-        context=context,
-        every=every,
-        where=filter_from(where, filter_json, since, until),
+        regex=values.regex,
+        ignore_case=values.ignore_case or None,
+        word=values.word,
+        max_hits=values.max_hits if values.max_hits is not None or values.every else 10,
+        context=values.snippet_context,
+        every=values.every,
+        where=filter_from(values),
     )
-    collections = here.collections(collection)
-    note_unknown_keys(collections, where, filter_json)
-    if files or count:
+    collections = here.collections(values.collections)
+    note_unknown_keys(collections, values)
+    if listing:
         counts = run_count(collections, request)
-        _write_counts(counts, here.screen, as_json=as_json, numbers=count)
+        _write_counts(counts, here.screen, as_json=values.json, numbers=values.count)
         return EXIT_DONE if counts else EXIT_NO_MATCH
 
     hits = run_grep(collections, request)
-    if as_json:
+    if values.json:
         from ragcli.cli.render.json_output import write_json
         from ragcli.serialize import grep_record
 
         write_json([grep_record(hit) for hit in hits])
     else:
-        _write_hits(hits, context, here.screen, several=len(collections) > 1)
+        _write_hits(hits, values.snippet_context, here.screen, several=len(collections) > 1)
     if hits and hits[-1].truncated:
         note(f"there are more than {len(hits)} hits; --max-hits N or --all shows more.")
     return EXIT_DONE if hits else EXIT_NO_MATCH

@@ -3,47 +3,41 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
+from ragcli.cli.lazy_group import examples, new_app
 from ragcli.cli.option_groups.collection_options import (
-    EncoderName,
-    TokenVectors,
-    absolute_model,
+    asked_settings,
     configured_collection,
     open_or_create_collection,
 )
-from ragcli.cli.option_groups.common_options import Json, complete_collection
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.errors import EXIT_DONE, InputError
-
-if TYPE_CHECKING:
-    from ragcli.models import Encoder
+from ragcli.options import OptionValues
+from ragcli.options.command_options import COLLECTION, ENCODER, JSON, TOKEN_VECTORS
 
 app = new_app()
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    COLLECTION,
+    ENCODER,
+    TOKEN_VECTORS,
+    JSON,
+    required=("collection",),
     epilog=examples(
         "ragcli import-index old-index/ -c old",
         "ragcli import-index old-index/ -c old --token-vectors none    # needs no model",
     ),
 )
 def import_index(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     folder: Annotated[str, typer.Argument(metavar="DIR", help="Folder with chunks.json and embeddings.npy.")],
-    collection: Annotated[
-        str,
-        typer.Option(
-            "-c", "--collection", metavar="NAME", help="A collection to make.", autocompletion=complete_collection
-        ),
-    ],
-    encoder: EncoderName = None,
-    token_vectors: TokenVectors = None,
-    as_json: Json = False,
 ) -> int:
     """Take over an index saved by ia_utils.rag.
 
@@ -53,29 +47,21 @@ def import_index(
     from ragcli.cli.render.progress_bar import ingest_progress
     from ragcli.collection import import_index as run_import
 
-    here = CommandContext(ctx)
     source = Path(folder).expanduser()
     if not source.is_dir():
         raise InputError(f"{folder}: there is no such folder.")
     # That index embedded chunks as they stand, so vectors of questions and of later chunks must be made alike.
-    asked = {"encoder": absolute_model(encoder), "token_vectors": token_vectors, "context": "none"}
-    config = configured_collection(collection, here, encoder=encoder)
-    target = open_or_create_collection(collection, config, asked, here)
+    asked = asked_settings(values) | {"context": "none"}
+    config = configured_collection(values.collection, here, encoder=values.encoder)
+    target = open_or_create_collection(values.collection, config, asked, here)
     with target as made, ingest_progress(here.stderr_screen) as watch:
-
-        def load() -> Encoder:
-            from ragcli.models import load_encoder
-
-            return load_encoder(
-                made.settings.encoder,
-                engine=here.config.engine,
-                bulk=True,
-                notify=watch.notify,
-                download=encoder is not None or "encoder" in config.asked,
-            )
-
+        load = here.encoder_loader(
+            lambda: made.settings.encoder,
+            watch.notify,
+            download="encoder" in values.stated or "encoder" in config.asked,
+        )
         report = run_import(source, made, load, watch.listen)
-    if as_json:
+    if values.json:
         from ragcli.cli.render.json_output import write_json
         from ragcli.serialize import ingest_report_record
 

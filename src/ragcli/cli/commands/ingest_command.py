@@ -10,19 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
+from ragcli.cli.lazy_group import examples, new_app
 from ragcli.cli.option_groups.collection_options import (
-    ChunkSize,
-    Context,
-    EncoderName,
-    Overlap,
-    TenantKey,
-    TokenVectors,
-    absolute_model,
+    asked_settings,
     configured_collection,
     open_or_create_collection,
 )
-from ragcli.cli.option_groups.common_options import CollectionName, Json, Wait
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.terminal import note
 from ragcli.errors import (
     EXIT_BAD_INPUT,
@@ -34,14 +28,14 @@ from ragcli.errors import (
     UntrustedConfig,
     UsageError,
 )
+from ragcli.options import OptionValues
+from ragcli.options.command_options import CHUNKING, INGEST, JSON, PARSING, TENANT_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ragcli.collection import IngestOptions, IngestReport, MetadataPatch
     from ragcli.config import CollectionConfig, KeyPath
-    from ragcli.documents.parse_options import ReadOptions
-    from ragcli.models import Encoder
 
 DEFAULT_COLLECTION = "default"
 
@@ -57,8 +51,13 @@ class IngestJob:
     stdin: bool = False
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    INGEST,
+    PARSING,
+    CHUNKING,
+    TENANT_KEY,
+    JSON,
     epilog=examples(
         "ragcli ingest ~/papers -c papers",
         "ragcli ingest ~/papers -c papers --prune --exclude 'drafts/*'",
@@ -68,55 +67,14 @@ class IngestJob:
     ),
 )
 def ingest(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     paths: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[PATH]...", help="Files and folders; - reads JSON lines from stdin.", show_default=False
         ),
     ] = None,
-    collection: CollectionName = None,
-    include: Annotated[
-        list[str] | None, typer.Option("--include", metavar="GLOB", help="Take only files that match; may be repeated.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option("--exclude", metavar="GLOB", help="Leave out files that match; may be repeated.")
-    ] = None,
-    prune: Annotated[bool, typer.Option("--prune", help="Drop documents whose file is gone.")] = False,
-    refresh: Annotated[
-        bool, typer.Option("--refresh", help="Read anew what an older version of its parser has read.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")] = False,
-    wait: Wait = False,
-    pdf_engine: Annotated[
-        str | None, typer.Option("--pdf-engine", metavar="pdfium|pypdf", help="What reads PDFs (pdfium).")
-    ] = None,
-    ocr: Annotated[bool, typer.Option("--ocr", help="Read pages without text by OCR.")] = False,
-    password: Annotated[
-        list[str] | None,
-        typer.Option("--password", metavar="TEXT", help="Try this on encrypted PDFs; may be repeated."),
-    ] = None,
-    parse_timeout: Annotated[
-        float | None,
-        typer.Option(
-            "--parse-timeout", metavar="SECONDS", help="Give a document up after so long, and 1 s a page (60)."
-        ),
-    ] = None,
-    meta: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--meta",
-            metavar="KEY=VALUE",
-            help="Say this of every document found; KEY= takes a key away; may be repeated.",
-        ),
-    ] = None,
-    chunk_size: ChunkSize = None,
-    overlap: Overlap = None,
-    encoder: EncoderName = None,
-    token_vectors: TokenVectors = None,
-    context: Context = None,
-    tenant_key: TenantKey = None,
-    as_json: Json = False,
 ) -> int:
     """Take files and folders into a collection.
 
@@ -132,29 +90,16 @@ def ingest(
     """
     from ragcli.documents.metadata_normalization import parse_assignments
 
-    here = CommandContext(ctx)
-    said = parse_assignments(meta or ())
-    asked = {
-        "chunk_size": chunk_size,
-        "overlap": overlap,
-        "encoder": absolute_model(encoder),
-        "token_vectors": token_vectors,
-        "context": context,
-        "tenant_key": tenant_key,
-    }
+    said = parse_assignments(values.meta)
+    asked = asked_settings(values)
     worst = EXIT_DONE
     reports = []
-    jobs = _jobs(paths or (), collection, here)
+    jobs = _jobs(paths or (), values.collection, here)
     for job in jobs:
         try:
-            config = _config_for(job, here, encoder)
-            read = _read_options(
-                config, pdf_engine=pdf_engine, ocr=ocr, passwords=password or (), parse_timeout=parse_timeout
-            )
-            options = _ingest_options(
-                config, read, said, include=include, exclude=exclude, prune=prune, dry_run=dry_run, wait=wait
-            )
-            report = _run_ingest(job, config, replace(options, refresh=refresh), asked, here)
+            config = _config_for(job, here, values.encoder)
+            options = _ingest_options(config, values, said)
+            report = _run_ingest(job, config, options, asked, here)
         except (InputError, CollectionError, UntrustedConfig) as error:
             if len(jobs) == 1:
                 raise
@@ -163,7 +108,7 @@ def ingest(
             worst = EXIT_BAD_INPUT
             continue
         reports.append(report)
-        if not as_json:
+        if not values.json:
             from ragcli.cli.render.ingest_report import write_report
 
             write_report(report, here)
@@ -172,12 +117,12 @@ def ingest(
             break
         if report.failures and worst == EXIT_DONE:
             worst = EXIT_SOME_FAILED
-    if as_json:
+    if values.json:
         from ragcli.cli.render.json_output import write_json
         from ragcli.serialize import ingest_report_record
 
         records = [ingest_report_record(report) for report in reports]
-        write_json(records[0] if paths or collection else records)
+        write_json(records[0] if paths or values.collection else records)
     return worst
 
 
@@ -212,50 +157,24 @@ def _config_for(job: IngestJob, here: CommandContext, encoder: str | None) -> Co
     return configured_collection(job.name, here, encoder=encoder)
 
 
-def _read_options(
-    config: CollectionConfig,
-    *,
-    pdf_engine: str | None,
-    ocr: bool,
-    passwords: Sequence[str],
-    parse_timeout: float | None,
-) -> ReadOptions:
+def _ingest_options(config: CollectionConfig, values: OptionValues, said: MetadataPatch) -> IngestOptions:
+    from ragcli.collection import IngestOptions
     from ragcli.documents.parse_options import ReadOptions
 
-    engine = pdf_engine if pdf_engine is not None else config.pdf_engine
-    if engine not in ("pdfium", "pypdf"):
-        raise UsageError(f"--pdf-engine takes pdfium or pypdf, not '{engine}'.")
-    timeout = parse_timeout if parse_timeout is not None else config.parse_timeout
-    if timeout is not None and not 0 < timeout < float("inf"):
-        raise UsageError(f"--parse-timeout takes a number of seconds above 0, not {timeout}.")
-    options = ReadOptions(
-        pdf_engine="pypdf" if engine == "pypdf" else "pdfium",
-        ocr="on" if ocr or config.ocr else "off",
-        passwords=tuple(passwords),
+    read = ReadOptions(
+        pdf_engine=values.pdf_engine or config.pdf_engine,
+        ocr="on" if values.ocr or config.ocr else "off",
+        passwords=values.password,
     )
-    return options if timeout is None else replace(options, timeout=timeout)
-
-
-def _ingest_options(
-    config: CollectionConfig,
-    read: ReadOptions,
-    said: MetadataPatch,
-    *,
-    include: Sequence[str] | None,
-    exclude: Sequence[str] | None,
-    prune: bool,
-    dry_run: bool,
-    wait: bool,
-) -> IngestOptions:
-    from ragcli.collection import IngestOptions
-
+    timeout = values.parse_timeout or config.parse_timeout
     return IngestOptions(
-        prune=prune,
-        dry_run=dry_run,
-        include=tuple(include) if include is not None else config.include,
-        exclude=tuple(exclude) if exclude is not None else config.exclude,
-        read=read,
-        wait=wait,
+        prune=values.prune,
+        refresh=values.refresh,
+        dry_run=values.dry_run,
+        include=config.include if values.include is None else values.include,
+        exclude=config.exclude if values.exclude is None else values.exclude,
+        read=read if timeout is None else replace(read, timeout=timeout),
+        wait=values.wait,
         meta=said,
     )
 
@@ -278,19 +197,11 @@ def _run_ingest(
 
     target = open_or_create_collection(job.name, config, asked, here, dry_run=options.dry_run)
     with target as collection, ingest_progress(here.stderr_screen) as watch:
-
-        def load() -> Encoder:
-            from ragcli.models import load_encoder
-
-            return load_encoder(
-                collection.settings.encoder,
-                engine=here.config.engine,
-                bulk=True,
-                notify=watch.notify,
-                # What the collection itself names may be a stranger's choice, if it was copied.
-                download=asked["encoder"] is not None or "encoder" in config.asked,
-            )
-
+        load = here.encoder_loader(
+            lambda: collection.settings.encoder,
+            watch.notify,
+            download="encoder" in asked or "encoder" in config.asked,
+        )
         options = replace(options, notify=watch.notify)
         if job.stdin:
             return ingest_jsonl(collection, sys.stdin.buffer, load, options, watch.listen)

@@ -9,8 +9,11 @@ import typer
 from ragcli.cli.command_context import CommandContext
 from ragcli.cli.lazy_group import FastCommand, examples, new_app
 from ragcli.cli.option_groups.common_options import Json
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.terminal import name_line, note, write
 from ragcli.errors import EXIT_DONE
+from ragcli.options import OptionValues
+from ragcli.options.command_options import JSON
 from ragcli.serialize import model_record
 
 if TYPE_CHECKING:
@@ -34,10 +37,10 @@ def models(ctx: typer.Context, as_json: Json = False) -> int:
     return _list(CommandContext(ctx), as_json=as_json) if ctx.invoked_subcommand is None else EXIT_DONE
 
 
-@app.command("list", cls=FastCommand, epilog=examples("ragcli models list --json | jq -r '.[].name'"))
-def list_all(ctx: typer.Context, as_json: Json = False) -> int:
+@table_command(app, JSON, name="list", epilog=examples("ragcli models list --json | jq -r '.[].name'"))
+def list_all(here: CommandContext, values: OptionValues) -> int:
     """List the models on this machine: name, kind, size, hash, engine and place. Never uses the network."""
-    return _list(CommandContext(ctx), as_json=as_json)
+    return _list(here, as_json=values.json)
 
 
 @app.command("pull", cls=FastCommand, epilog=examples("ragcli models pull cross-encoder/ms-marco-MiniLM-L-6-v2"))

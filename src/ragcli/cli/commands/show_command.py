@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import CollectionNames, Json
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.table_parameters import table_command
 from ragcli.cli.terminal import DIM, SOURCE, safe, safe_line, wrap, write
-from ragcli.errors import EXIT_DONE, MissingCollection, UsageError
+from ragcli.errors import EXIT_DONE, MissingCollection
+from ragcli.options import OptionValues
+from ragcli.options.command_options import AROUND, JSON
+from ragcli.options.query_options import COLLECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,43 +35,41 @@ class ChunkInContext:
     after: str
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    COLLECTIONS,
+    AROUND,
+    JSON,
     epilog=examples("ragcli show d1a2b3c4d5:7 --around 1", "ragcli show d1a2b3c4d5 | less"),
 )
 def show(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     identity: Annotated[
         str, typer.Argument(metavar="CHUNK_ID|DOCUMENT_ID", help="As query, grep and documents print them.")
     ],
-    collection: CollectionNames = None,
-    around: Annotated[int, typer.Option("--around", metavar="N", help="With so many chunks before and after.")] = 0,
-    as_json: Json = False,
 ) -> int:
     """Read a chunk in its place, or a whole document.
 
     A document may also be named by its source or its path.
     """
-    if around < 0:
-        raise UsageError(f"--around must not be negative, and {around} is.")
     from ragcli.engines import open_reader
 
-    here = CommandContext(ctx)
-    for each in here.collections(collection):
+    for each in here.collections(values.collections):
         with open_reader(each) as reader:
             chunk = reader.find_chunk(identity)
             if chunk is not None:
-                passage = _chunk_in_context(chunk, reader.neighbours(chunk, around))
-                _write_chunk(passage, here.screen, as_json=as_json)
+                passage = _chunk_in_context(chunk, reader.neighbours(chunk, values.around))
+                _write_chunk(passage, here.screen, as_json=values.json)
                 return EXIT_DONE
             try:
                 row = reader.document(identity)
             except MissingCollection:
                 continue
             text = join_overlapping(reader.document_chunks(row.document_id))
-            _write_document(each.name, row, text, here.screen, as_json=as_json)
+            _write_document(each.name, row, text, here.screen, as_json=values.json)
             return EXIT_DONE
-    where = f"collection {', '.join(collection)}" if collection else "any collection"
+    where = f"collection {', '.join(values.collections)}" if values.collections else "any collection"
     raise MissingCollection(f"There is no chunk or document '{identity}' in {where}; `ragcli documents` lists them.")
 
 

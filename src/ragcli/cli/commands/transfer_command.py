@@ -11,10 +11,11 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.option_groups.common_options import CollectionArgument, Json
+from ragcli.cli.option_groups.common_options import CollectionArgument
 from ragcli.cli.render.rich_table import counted, size_text
 from ragcli.cli.terminal import note, safe_line, write
 from ragcli.errors import EXIT_DONE, InputError, UsageError
+from ragcli.options import OptionError, OptionValues
 
 if TYPE_CHECKING:
     from ragcli.collection import TransferReport
@@ -23,7 +24,8 @@ ARCHIVE_SUFFIX = ".ragcli.tar"
 
 
 def export(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     name: CollectionArgument,
     file: Annotated[
         str | None,
@@ -33,8 +35,6 @@ def export(
             show_default=False,
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it is there.")] = False,
-    as_json: Json = False,
 ) -> int:
     """Write a collection into one archive, to import it elsewhere.
 
@@ -44,27 +44,23 @@ def export(
     from ragcli.cli.render.progress_bar import byte_progress
     from ragcli.collection import export_collection
 
-    here = CommandContext(ctx)
     collection = here.collection(name)
     place = _archive_path(file, name)
-    if place is None and as_json:
-        raise UsageError("--json and - both want stdout; name a file for the archive.")
-    with byte_progress(here.stderr_screen) as watch, _open_output(place, force=force) as stream:
+    if place is None and values.json:
+        raise OptionError("{json} and - both want stdout; name a file for the archive.")
+    with byte_progress(here.stderr_screen) as watch, _open_output(place, force=values.force) as stream:
         done = export_collection(collection, stream, watch)
     if place is None:
         note(_transfer_text(done, "stdout"))
     else:
-        _write_transfer(done, str(place), as_json=as_json)
+        _write_transfer(done, str(place), as_json=values.json)
     return EXIT_DONE
 
 
 def import_archive(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     file: Annotated[str, typer.Argument(metavar="FILE", help="An archive that export has made; - reads stdin.")],
-    new: Annotated[
-        str | None, typer.Option("--name", metavar="NEW", help="Call it so, and not as it was called.")
-    ] = None,
-    as_json: Json = False,
 ) -> int:
     """Make a collection of an archive.
 
@@ -73,13 +69,12 @@ def import_archive(
     from ragcli.cli.render.progress_bar import byte_progress
     from ragcli.collection import check_name, import_collection
 
-    here = CommandContext(ctx)
-    if new is not None:
-        check_name(new)
+    if values.new_name is not None:
+        check_name(values.new_name)
     called = "The archive on stdin" if file == "-" else file
     with _open_input(file) as stream, byte_progress(here.stderr_screen) as watch:
-        done = import_collection(here.data_dir, stream, name=new, called=called, watch=watch)
-    _write_transfer(done, "stdin" if file == "-" else file, as_json=as_json)
+        done = import_collection(here.data_dir, stream, name=values.new_name, called=called, watch=watch)
+    _write_transfer(done, "stdin" if file == "-" else file, as_json=values.json)
     return EXIT_DONE
 
 

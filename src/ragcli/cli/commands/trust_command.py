@@ -9,29 +9,32 @@ from typing import Annotated
 import typer
 
 from ragcli.cli.command_context import CommandContext
-from ragcli.cli.lazy_group import FastCommand, examples, new_app
-from ragcli.cli.option_groups.common_options import ExclusiveFlag, Json, exclusive_flag
+from ragcli.cli.lazy_group import examples, new_app
+from ragcli.cli.option_groups.table_parameters import exclusive_option, table_command
 from ragcli.cli.terminal import note, write
 from ragcli.errors import EXIT_DONE, InputError, UntrustedConfig, UsageError
+from ragcli.options import OptionError, OptionValues
+from ragcli.options.command_options import JSON, LIST, REVOKE
 
 app = new_app()
 
 
-@app.command(
-    cls=FastCommand,
+@table_command(
+    app,
+    REVOKE,
+    LIST,
+    JSON,
     epilog=examples(
         "ragcli trust", "ragcli trust ~/shared/collections.toml", "ragcli trust --list", "ragcli trust --revoke"
     ),
 )
 def trust(
-    ctx: typer.Context,
+    here: CommandContext,
+    values: OptionValues,
     file: Annotated[
         str | None,
         typer.Argument(metavar="[FILE]", help="The file (./collections.toml).", show_default=False),
     ] = None,
-    revoke: Annotated[bool, typer.Option("--revoke", help="Take the permission back.")] = False,
-    list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
-    as_json: Json = False,
 ) -> int:
     """Allow a collections.toml what it asks for beyond its own folder.
 
@@ -42,19 +45,19 @@ def trust(
     """
     from ragcli.config import CONFIG_NAME
 
-    chosen = exclusive_flag(ExclusiveFlag("--revoke", revoke), ExclusiveFlag("--list", list_all))
-    if list_all:
+    exclusive_option(values, "revoke", "list")
+    if values.list:
         if file is not None:
-            raise UsageError("--list shows every trusted file and takes no FILE.")
-        return _list(CommandContext(ctx), as_json=as_json)
-    if as_json:
-        raise UsageError("--json goes with --list.")
+            raise OptionError("{list} shows every trusted file and takes no FILE.")
+        return _list(here, as_json=values.json)
+    if values.json:
+        raise OptionError("{json} goes with {list}.")
     if file is not None and (not file or "\0" in file):
         raise UsageError(f"'{file}' is not a path; name a file.")
     path = Path(file if file is not None else CONFIG_NAME).expanduser()
     if path.is_dir():
         path /= CONFIG_NAME
-    return _revoke(path) if chosen == "--revoke" else _trust(path)
+    return _revoke(path) if values.revoke else _trust(path)
 
 
 def _trust(path: Path) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from ragcli.errors import CollectionError
+from ragcli.options.command_options import CHUNKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,34 +16,17 @@ if TYPE_CHECKING:
     from ragcli.cli.command_context import CommandContext
     from ragcli.collection import Collection
     from ragcli.config import CollectionConfig
+    from ragcli.options import OptionValues
 
-ChunkSize = Annotated[
-    int | None, typer.Option("--chunk-size", metavar="N", help="Characters in a chunk (1200).", show_default=False)
-]
-Overlap = Annotated[
-    int | None, typer.Option("--overlap", metavar="N", help="Characters that the next chunk repeats (200).")
-]
-EncoderName = Annotated[
-    str | None,
-    typer.Option("--encoder", metavar="MODEL", help="Makes vectors of texts: a name on the hub, or a folder."),
-]
-TokenVectors = Annotated[
-    str | None,
-    typer.Option("--token-vectors", metavar="bits|none", help="Keep token vectors for reranking, or make them anew."),
-]
-Context = Annotated[
-    str | None,
-    typer.Option("--context", metavar="none|title|heading", help="What is embedded before a chunk's text (heading)."),
-]
 
-TenantKey = Annotated[
-    str | None,
-    typer.Option(
-        "--tenant-key",
-        metavar="KEY",
-        help="Let everybody read only documents whose metadata say so under this key. For a new collection.",
-    ),
-]
+def asked_settings(values: OptionValues) -> dict[str, Any]:
+    """What the options state of a collection's settings, by the settings' names."""
+    asked = {
+        option.config_key: values.stated[option.name] for option in CHUNKING.options if option.name in values.stated
+    }
+    if "tenant_key" in values.stated:
+        asked["tenant_key"] = values.tenant_key
+    return asked | ({"encoder": absolute_model(asked["encoder"])} if "encoder" in asked else {})
 
 
 def absolute_model(name: str | None) -> str | None:
@@ -78,12 +60,11 @@ def open_or_create_collection(
     """
     from ragcli.collection import Collection, check_name, list_collections
 
-    given = {field: value for field, value in asked.items() if value is not None}
-    stated = {field: getattr(config.settings, field) for field in config.asked} | given
+    stated = {field: getattr(config.settings, field) for field in config.asked} | dict(asked)
     if check_name(name) in list_collections(here.data_dir):
         yield _open_existing(name, stated, here)
         return
-    wanted = replace(config.settings, **given)
+    wanted = replace(config.settings, **asked)
     if not dry_run:
         try:
             made = Collection.create(here.data_dir, name, wanted)

@@ -5,19 +5,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated
 
 import typer
 
 from ragcli.cli.command_context import META_PREFIX, CommandContext
-from ragcli.errors import UsageError
-
-if TYPE_CHECKING:
-    pass
-
-
-COLOR_MODES: Final = ("auto", "always", "never")
+from ragcli.options.command_options import COLOR_MODES
 
 
 def store_global_option(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
@@ -38,13 +31,6 @@ def complete_collection(ctx: typer.Context, incomplete: str) -> list[str]:
         return [name for name in list_collections(CommandContext(ctx).data_dir) if name.startswith(incomplete)]
     except (RagcliError, OSError):
         return []
-
-
-def complete_pipeline(incomplete: str) -> list[str]:
-    """The pipelines that begin with what was typed."""
-    from ragcli.retrieval.request import PIPELINE_NAMES
-
-    return [name for name in PIPELINE_NAMES if name.startswith(incomplete)]
 
 
 DataDir = Annotated[
@@ -79,20 +65,6 @@ Tenant = Annotated[
         expose_value=False,
     ),
 ]
-CollectionName = Annotated[
-    str | None,
-    typer.Option("-c", "--collection", metavar="NAME", help="The collection.", autocompletion=complete_collection),
-]
-CollectionNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-c",
-        "--collection",
-        metavar="NAME",
-        help="Search this collection; may be repeated. Without it, all of them.",
-        autocompletion=complete_collection,
-    ),
-]
 CollectionArgument = Annotated[
     str, typer.Argument(metavar="NAME", help="The collection.", autocompletion=complete_collection)
 ]
@@ -104,19 +76,3 @@ def global_options(
     data_dir: DataDir = None, config: ConfigFile = None, color: ColorMode = None, tenant: Tenant = None
 ) -> None:
     """The options that every command takes, as a signature to read them from."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExclusiveFlag:
-    """One of several output forms, at most one of which may be asked for."""
-
-    flag: str
-    asked: bool
-
-
-def exclusive_flag(*choices: ExclusiveFlag) -> str | None:
-    """The flag that was given, if any. Raises UsageError when two were that exclude each other."""
-    given = [choice.flag for choice in choices if choice.asked]
-    if len(given) > 1:
-        raise UsageError(f"{' and '.join(given)} exclude each other; give one of them.")
-    return given[0] if given else None

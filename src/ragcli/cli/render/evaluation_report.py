@@ -139,7 +139,7 @@ def write_comparison(
 
     rows = [result.label for result in comparison.results]
     listed = [label for label in rows if label != comparison.baseline] if per_query else None
-    if shape == "--json":
+    if shape == "json":
         from ragcli.cli.render.json_output import write_json
         from ragcli.evaluation.comparison_report import comparison_record
 
@@ -151,7 +151,7 @@ def write_comparison(
     if gates:
         tables.append(gate_table(gates))
     if shape is not None:
-        spell: Callable[..., str] = format_markdown if shape == "--markdown" else format_latex
+        spell: Callable[..., str] = format_markdown if shape == "markdown" else format_latex
         write(safe("\n".join(spell(table) for table in tables)))
         return
 
@@ -164,7 +164,7 @@ def write_comparison(
 def write_calibration(calibrated: GateCalibration, collection: str, shape: str | None, here: CommandContext) -> None:
     from ragcli.evaluation.comparison_report import gate_table, reliability_table
 
-    if shape == "--json":
+    if shape == "json":
         from ragcli.cli.render.json_output import write_json
 
         write_json({"collection": collection, **calibrated.as_json()})
@@ -176,7 +176,7 @@ def write_calibration(calibrated: GateCalibration, collection: str, shape: str |
     if shape is not None:
         from ragcli.evaluation.comparison_report import format_latex, format_markdown
 
-        spell: Callable[..., str] = format_markdown if shape == "--markdown" else format_latex
+        spell: Callable[..., str] = format_markdown if shape == "markdown" else format_latex
         write(safe("\n".join(spell(table) for table in tables)))
         return
 
