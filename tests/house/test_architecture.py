@@ -25,7 +25,7 @@ FLOORS: dict[str, float] = {
     **dict.fromkeys(["text", "array_types", "lazy_exports", "_version"], 0.0),
     "errors": 0.2,
     "types": 0.4,
-    "atomic_files": 0.5,
+    **dict.fromkeys(["atomic_files", "http_client"], 0.5),
     "filters": 0.6,
     "options": 0.7,
     "config": 0.8,

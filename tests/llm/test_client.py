@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import stat
@@ -13,6 +14,7 @@ import pytest
 from tests.support.llm_server import Fault, llm_server
 
 from ragcli.errors import InputError, LanguageModelError, UsageError
+from ragcli.http_client import MAX_REPLY_BYTES
 from ragcli.llm.cached_client import RemoteLanguageModel, ResponseCache, open_language_model
 from ragcli.llm.chat_model import LanguageModel, Message
 from ragcli.llm.prompts import fill, load_prompt
@@ -121,6 +123,7 @@ def test_retries_end() -> None:
     ("fault", "said"),
     [
         (Fault(status=401, body={"error": {"message": "Bad key s3cret-key."}}), "refuses the key"),
+        (Fault(status=400, body={"error": {"message": "x" * 195 + " s3cret-key"}}), "error 400"),
         (Fault(status=404, body={"error": {"message": "model not found"}}), "knows no such model"),
         (Fault(status=400, body={"error": {"message": "too long"}}), r"error 400 \(too long\)"),
         (Fault(status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}), "redirects"),
@@ -140,8 +143,27 @@ def test_what_will_not_pass_is_told_in_one_sentence(
     with llm_server(fault) as server, pytest.raises(LanguageModelError, match=said) as caught:
         model(server.base_url, api_key_env="MY_KEY").complete(QUESTION)
     assert "test-model at 127.0.0.1" in str(caught.value)
-    assert "s3cret-key" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
     assert "s3cret-key" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("headers", "raw", "said"),
+    [
+        ({"Content-Encoding": "gzip, gzip"}, gzip.compress(gzip.compress(bytes(1 << 24))), "compressed"),
+        ({"Content-Encoding": "gzip"}, gzip.compress(b"{}"), "compressed"),
+        ({}, b" " * (MAX_REPLY_BYTES + 1), "more than 16 MB"),
+    ],
+    ids=["nested gzip", "gzip", "too long"],
+)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_reply_that_is_compressed_or_too_long_is_not_read(
+    headers: dict[str, str], raw: bytes, said: str, streamed: bool
+) -> None:
+    with llm_server(Fault(status=200, headers=headers, raw=raw)) as server:
+        with pytest.raises(LanguageModelError, match=said):
+            model(server.base_url).complete(QUESTION, on_text=print if streamed else None)
+        assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("kind", ["cut", "unfinished"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 from pathlib import Path
 
@@ -120,6 +121,23 @@ def test_a_refusal_for_the_moment_is_asked_again_while_there_is_time() -> None:
             RemoteReranker("busy", rerank_endpoint(server.rerank_url)).score("a", ["a"])
         assert len(server.requests) == 1
         assert time.monotonic() - started < 10
+
+
+def test_a_compressed_reply_is_not_read_and_a_key_in_an_error_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    bomb = Fault(
+        status=200, headers={"Content-Encoding": "gzip, gzip"}, raw=gzip.compress(gzip.compress(bytes(1 << 24)))
+    )
+    with llm_server(rerank_fault=bomb) as server:
+        with pytest.raises(RerankerUnavailable, match="compressed"):
+            RemoteReranker("bomb", rerank_endpoint(server.rerank_url)).score("a", ["a"])
+        assert len(server.requests) == 1
+    monkeypatch.setenv("MY_KEY", "s3cret-key")
+    with (
+        llm_server(rerank_fault=Fault(status=401, body={"message": "no such key: s3cret-key"})) as server,
+        pytest.raises(RerankerUnavailable, match="no such key: …") as caught,
+    ):
+        RemoteReranker("keyed", rerank_endpoint(server.rerank_url, key_env="MY_KEY")).score("a", ["a"])
+    assert "s3cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["hang", "trickle"])

@@ -10,18 +10,25 @@ does not know is left out or renamed, once each, and the question sent again.
 from __future__ import annotations
 
 import logging
-import math
 import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
 from ragcli.errors import LanguageModelAway, LanguageModelError
+from ragcli.http_client import (
+    MAX_CONNECT_SECONDS,
+    ReplyRefused,
+    bounded_transport,
+    error_message_in,
+    is_retryable_status,
+    retry_after_seconds,
+    shown_error_text,
+)
 from ragcli.llm.reply_parsing import Completion, ThinkingFilter, collect_stream, with_token_counts
 
 if TYPE_CHECKING:
@@ -30,7 +37,6 @@ if TYPE_CHECKING:
     from ragcli.llm.usage_budget import LanguageModelSettings
 
 
-_MAX_MESSAGE_CHARS: Final = 200
 _FIRST_RETRY_SECONDS: Final = 0.25
 _MAX_RETRY_SECONDS: Final = 8.0
 
@@ -40,14 +46,14 @@ def retry_delay(error: Exception) -> float | None:
     import openai
 
     if isinstance(error, openai.APIConnectionError):
-        return 0.0
+        return None if _refused_reply(error) else 0.0
     if not isinstance(error, openai.APIStatusError):
         return None
     if error.status_code == 429 and "insufficient_quota" in str(error.code or ""):
         return None
-    if error.status_code not in (408, 409, 425, 429) and error.status_code < 500:
+    if not is_retryable_status(error.status_code):
         return None
-    return _retry_after_seconds(error.response.headers.get("retry-after", ""))
+    return retry_after_seconds(error.response.headers.get("retry-after"))
 
 
 def is_server_failure(error: Exception) -> bool:
@@ -83,29 +89,31 @@ def without_rejected_parameter(parameters: Mapping[str, Any], error: Exception) 
 
 def error_reason(error: Exception, key: str) -> str:
     """Why there is no answer, as the end of a sentence, and without the key."""
-    told = _error_text_of(error)
+    told = _error_text_of(error, key)
     return told.replace(key, "…") if key else told
 
 
-def _error_text_of(error: Exception) -> str:
+def _error_text_of(error: Exception, key: str) -> str:
     import openai
 
     if isinstance(error, LanguageModelError):
         return str(error)
     if isinstance(error, openai.APITimeoutError):
         return "it took too long to answer"
+    if (refused := _refused_reply(error)) is not None:
+        return str(refused)
     if isinstance(error, openai.APIConnectionError):
         causes = list(_causes(error))
         reached = not any(type(each).__name__.startswith("Connect") for each in causes)
         failure = "the connection broke off" if reached else "it cannot be reached"
-        return f"{failure} ({_shortened_message(str(causes[-1]))})"
+        return f"{failure} ({shown_error_text(str(causes[-1]), key)})"
     if isinstance(error, openai.APIStatusError):
-        return _status_text(error.status_code, _server_message(error))
+        return _status_text(error.status_code, shown_error_text(error_message_in(error.body), key))
     if isinstance(error, openai.APIError):
-        return f"it reports an error ({_shortened_message(error.message)})"
+        return f"it reports an error ({shown_error_text(error.message, key)})"
     if isinstance(error, (ValueError, TypeError, AttributeError, LookupError)):
         return "its answer does not keep to the protocol"
-    return f"the answer broke off ({_shortened_message(str(error)) or type(error).__name__})"
+    return f"the answer broke off ({shown_error_text(str(error), key) or type(error).__name__})"
 
 
 def _status_text(status: int, message: str) -> str:
@@ -123,14 +131,8 @@ def _status_text(status: int, message: str) -> str:
             return f"it answers with the error {status}{said}"
 
 
-def _server_message(error: Any) -> str:
-    body = error.body
-    if isinstance(body, Mapping):
-        inner = body.get("message") or body.get("error") or body.get("detail")
-        if isinstance(inner, Mapping):
-            inner = inner.get("message")
-        return _shortened_message(inner) if isinstance(inner, str) else ""
-    return ""
+def _refused_reply(error: Exception) -> ReplyRefused | None:
+    return next((cause for cause in _causes(error) if isinstance(cause, ReplyRefused)), None)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -139,25 +141,8 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _shortened_message(text: str) -> str:
-    words = " ".join(text.split()).rstrip(".")
-    return words if len(words) <= _MAX_MESSAGE_CHARS else words[:_MAX_MESSAGE_CHARS] + "…"
-
-
-def _retry_after_seconds(header: str) -> float:
-    with suppress(ValueError):
-        seconds = float(header)
-        return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
-    with suppress(ValueError, TypeError, OverflowError):
-        from email.utils import parsedate_to_datetime
-
-        return max(parsedate_to_datetime(header).timestamp() - time.time(), 0.0)
-    return 0.0
-
-
 MAX_ATTEMPTS: Final = 4
 """How often one question is sent at most."""
-_MAX_CONNECT_SECONDS: Final = 10.0
 _MAX_PARAMETER_CHANGES: Final = 3
 
 
@@ -283,7 +268,7 @@ class OpenAIClient:
         import openai
 
         left = max(0.05, deadline - time.monotonic())
-        limits = openai.Timeout(left, connect=min(left, _MAX_CONNECT_SECONDS))
+        limits = openai.Timeout(left, connect=min(left, MAX_CONNECT_SECONDS))
         response: Any = client.chat.completions.create(**parameters, timeout=limits)
         reply = collect_stream(response, told.hear) if parameters.get("stream") else _read_unstreamed(response)
         if not reply.text:
@@ -369,15 +354,6 @@ def _http_client(base_url: str, key: str) -> openai.OpenAI:
             request.headers.pop("Authorization", None)
 
     http = openai.DefaultHttpxClient(
-        follow_redirects=False, trust_env=False, verify=_tls_verification(), event_hooks={"request": [bare]}
+        follow_redirects=False, trust_env=False, transport=bounded_transport(), event_hooks={"request": [bare]}
     )
     return openai.OpenAI(base_url=base_url, api_key=key or "none", max_retries=0, http_client=http)
-
-
-def _tls_verification() -> Any:
-    """The certificates that the system or the environment says to trust, else those of the library."""
-    if not (os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")):
-        return True
-    import ssl
-
-    return ssl.create_default_context()

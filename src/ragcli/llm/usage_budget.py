@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from ragcli.config.config_loader import LanguageModelDefaults
 from ragcli.errors import LanguageModelError, UsageError
+from ragcli.http_client import validate_endpoint_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class LanguageModelSettings:
     cache: Path | None = None
 
     def __post_init__(self) -> None:
-        check_base_url(self.base_url)
+        validate_endpoint_url(self.base_url, what="The address of a language model", key_option="api_key_env")
         if not self.model.strip():
             raise UsageError("The language model needs a name, as its server knows it.")
         if not self.timeout > 0:
@@ -76,25 +77,6 @@ def language_model_settings(
         max_cost=defaults.max_cost,
         cache=cache_dir() / "llm" if defaults.cache else None,
     )
-
-
-def check_base_url(base_url: str) -> None:
-    """Raise UsageError unless the address is one that can be asked, without a name or a password in it."""
-    try:
-        parts = urlsplit(base_url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or any(character.isspace() or not character.isprintable() for character in base_url):
-        raise UsageError(
-            "The address of a language model is an http or https one, such as http://localhost:11434/v1; "
-            f"{base_url!r} is none."
-        )
-    if parts.username is not None or parts.password is not None:
-        raise UsageError(
-            "The address of a language model has a password in it; put that in an environment variable "
-            "and name the variable in api_key_env."
-        )
 
 
 _MILLION = 1_000_000

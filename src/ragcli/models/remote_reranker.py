@@ -13,6 +13,7 @@ import logging
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from threading import Thread
@@ -21,8 +22,17 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ragcli.config.config_keys import COHERE_PREFIX, JINA_PREFIX, is_remote_reranker
+from ragcli.config.config_keys import COHERE_PREFIX, JINA_PREFIX
 from ragcli.errors import RerankerUnavailable, UsageError
+from ragcli.http_client import (
+    MAX_CONNECT_SECONDS,
+    bounded_transport,
+    error_message_in,
+    is_retryable_status,
+    retry_after_seconds,
+    shown_error_text,
+    validate_endpoint_url,
+)
 from ragcli.models.engine_interface import FloatArray
 
 if TYPE_CHECKING:
@@ -35,9 +45,6 @@ RERANK_BATCH_SIZE: Final = 64
 """Passages in one request; a server of one's own often takes no more."""
 
 _RETRY_SECONDS: Final = 0.5
-_MAX_CONNECT_SECONDS: Final = 10.0
-_MAX_REPLY_BYTES: Final = 8 << 20
-_MAX_SHOWN_CHARS: Final = 160
 _KEY_VARIABLES: Final = {COHERE_PREFIX: "COHERE_API_KEY", JINA_PREFIX: "JINA_API_KEY"}
 _ADDRESSES: Final = {COHERE_PREFIX: "https://api.cohere.com/v2/rerank", JINA_PREFIX: "https://api.jina.ai/v1/rerank"}
 
@@ -71,18 +78,7 @@ def rerank_endpoint(name: str, *, key_env: str | None = None) -> RerankEndpoint:
             raise UsageError(f"'{name}' names no model; write it like cohere:rerank-v3.5 or jina:MODEL.")
         return RerankEndpoint(_ADDRESSES[service], model.strip(), key_env or _KEY_VARIABLES[service])
     address, _, model = name.partition("#")
-    try:
-        parts = urlsplit(address)
-        usable = is_remote_reranker(address) and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or any(character.isspace() or not character.isprintable() for character in address):
-        raise UsageError(f"A reranker elsewhere has an http or https address; {address!r} is none.")
-    if parts.username is not None or parts.password is not None:
-        raise UsageError(
-            "The reranker's address has a password in it; put that in an environment variable and name the variable "
-            "with --reranker-key-env."
-        )
+    validate_endpoint_url(address, what="The address of a reranker elsewhere", key_option="reranker_key_env")
     return RerankEndpoint(address, model.strip() or None, key_env)
 
 
@@ -150,7 +146,9 @@ class RemoteReranker:
                 with attempt:
                     return self._post(body, headers, deadline)
         except _HttpStatusError as error:
-            return RerankerUnavailable(f"The reranker at {self.endpoint.host} answered {error}.")
+            said = shown_error_text(error.said, headers.get("authorization", "").removeprefix("Bearer "))
+            detail = f" ({said})" if said else ""
+            return RerankerUnavailable(f"The reranker at {self.endpoint.host} answered {error.status}{detail}.")
         except Exception as error:
             return RerankerUnavailable(f"The reranker at {self.endpoint.host} {_transport_error_text(error)}.")
         raise AssertionError
@@ -173,28 +171,25 @@ class RemoteReranker:
 
         if self._client is None:
             # Neither a proxy nor a .netrc of the environment's has a part in it.
-            self._client = httpx2.Client(follow_redirects=False, trust_env=False)
+            self._client = httpx2.Client(follow_redirects=False, trust_env=False, transport=bounded_transport())
         left = max(deadline - time.monotonic(), 0.05)
-        limits = httpx2.Timeout(left, connect=min(left, _MAX_CONNECT_SECONDS))
+        limits = httpx2.Timeout(left, connect=min(left, MAX_CONNECT_SECONDS))
         with self._client.stream("POST", self.endpoint.address, content=body, headers=headers, timeout=limits) as reply:
-            content = bytearray()
-            for part in reply.iter_bytes():
-                content += part
-                if len(content) > _MAX_REPLY_BYTES:
-                    raise ValueError("it sent more than any scores need")
+            content = reply.read()
         if reply.status_code == 200:
-            return bytes(content)
-        raise _HttpStatusError(reply.status_code, _error_detail(bytes(content)), reply.headers.get("retry-after"))
+            return content
+        raise _HttpStatusError(reply.status_code, _error_detail(content), reply.headers.get("retry-after"))
 
 
 class _HttpStatusError(Exception):
     """An answer that is not 200."""
 
     def __init__(self, status: int, said: str, retry_after: str | None) -> None:
-        super().__init__(f"{status}{f' ({said})' if said else ''}")
-        self.again = status in (408, 429) or status >= 500
-        asked = (retry_after or "").strip()
-        self.wait = float(asked) if asked.isascii() and asked.isdigit() else _RETRY_SECONDS
+        super().__init__(str(status))
+        self.status = status
+        self.said = said
+        self.again = is_retryable_status(status)
+        self.wait = retry_after_seconds(retry_after) if retry_after else _RETRY_SECONDS
 
 
 def _read_scores(reply: bytes, count: int, host: str) -> FloatArray:
@@ -215,17 +210,11 @@ def _read_scores(reply: bytes, count: int, host: str) -> FloatArray:
 
 
 def _error_detail(reply: bytes) -> str:
-    """What a refusal says, on one line; it may be anything."""
-    text = " ".join(reply[:4096].decode("utf-8", "replace").split())
-    try:
-        value = json.loads(reply)
-        told = value.get("message") or value.get("detail") or value.get("error")
-        if isinstance(told, dict):
-            told = told.get("message")
-        text = " ".join(told.split()) if isinstance(told, str) else text
-    except (ValueError, AttributeError, RecursionError):
-        pass
-    return text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "…"
+    """What a refusal says; it may be anything."""
+    with suppress(ValueError, RecursionError):
+        if message := error_message_in(json.loads(reply)):
+            return message
+    return reply[:4096].decode("utf-8", "replace")
 
 
 def _transport_error_text(error: Exception) -> str:
@@ -237,5 +226,5 @@ def _transport_error_text(error: Exception) -> str:
         return "cannot be reached"
     if isinstance(error, (httpx2.InvalidURL, httpx2.UnsupportedProtocol)):
         return "has an address that cannot be asked"
-    words = " ".join(str(error).split())
+    words = shown_error_text(str(error))
     return f"broke off ({words})" if words else "broke off"
