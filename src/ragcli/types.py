@@ -7,7 +7,7 @@ on the page ("iv", "117").
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
@@ -17,6 +17,8 @@ MetadataValue = str | int | float | bool | date | list[str]
 Metadata = Mapping[str, MetadataValue]
 NO_ENCODER = "none"
 """Settings with this encoder name make a collection without vectors: lexical and exact search only."""
+Notify = Callable[[str], None]
+"""Is told sentences for the person while something takes its time."""
 ScoreType = Literal["cosine", "bm25", "dense", "fused", "rerank", "other"]
 
 

@@ -13,7 +13,8 @@ from ragcli.agent.roles import Formulator, identity_formulator
 from ragcli.errors import UsageError
 from ragcli.models.model_loading import LoadedModelCache
 from ragcli.retrieval.request import QueryRequest
-from ragcli.retrieval.searcher import EngineName, Notify, Searcher
+from ragcli.retrieval.searcher import EngineName, Searcher
+from ragcli.types import Notify
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection

@@ -18,8 +18,8 @@ from ragcli.llm.chat_model import LanguageModel, Message
 from ragcli.llm.configured_model import ConfiguredLanguageModel
 from ragcli.llm.prompts import fill, load_prompt
 from ragcli.llm.reply_parsing import fold_to_line, parse_json_object, parse_string_list, strip_thinking
+from ragcli.types import Notify
 
-Notify = Callable[[str], None]
 FormulateFunction = Callable[[str], str | Sequence[str]]
 JudgeFunction = Callable[..., tuple[bool, str | None] | str]
 

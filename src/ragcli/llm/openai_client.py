@@ -29,7 +29,7 @@ from ragcli.http_client import (
     retry_after_seconds,
     shown_error_text,
 )
-from ragcli.llm.reply_parsing import Completion, ThinkingFilter, collect_stream, with_token_counts
+from ragcli.llm.reply_parsing import Completion, collect_stream, strip_thinking, with_token_counts
 
 if TYPE_CHECKING:
     import openai
@@ -333,12 +333,10 @@ class _DeltaListener:
 
 def _read_unstreamed(response: Any) -> Completion:
     """The answer of a server that was asked for all of it at once."""
-    thinking_filter = ThinkingFilter()
     text = response.choices[0].message.content or ""
     if not isinstance(text, str):
         raise LanguageModelError("its answer is no text")
-    said = (thinking_filter.feed(text) + thinking_filter.rest()).strip()
-    return with_token_counts(said, response.usage)
+    return with_token_counts(strip_thinking(text), response.usage)
 
 
 def _http_client(base_url: str, key: str) -> openai.OpenAI:

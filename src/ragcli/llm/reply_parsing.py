@@ -14,15 +14,15 @@ from typing import Any, Final
 
 from ragcli.errors import LanguageModelError
 
-_THINKING: Final = re.compile(r"\A\s*<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(r",(\s*[}\]])")
 _LIST_ITEM_LINE: Final = re.compile(r"^[ \t]*(?:\d{1,2}[.)]|[-*•])[ \t]+(\S.*)$", re.MULTILINE)
 _MAX_PARSED_CHARS: Final = 200_000
 
 
 def strip_thinking(text: str) -> str:
-    """The text less the thinking that some models put before their answer."""
-    return _THINKING.sub("", text, count=1).strip()
+    """The text less the thinking that some models put before their answer; "" for a thought that never ends."""
+    thinking_filter = ThinkingFilter()
+    return (thinking_filter.feed(text) + thinking_filter.rest()).strip()
 
 
 def fold_to_line(text: str) -> str:

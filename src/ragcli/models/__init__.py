@@ -9,9 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ragcli.lazy_exports import lazy_exports
-from ragcli.models.engine_interface import Encoder, Encoding, Engine, FloatArray, IntArray, Notify, TextReranker
+from ragcli.models.engine_interface import Encoder, Encoding, Engine, FloatArray, IntArray, TextReranker
 from ragcli.models.model_loading import cross_encoder_available, load_encoder, load_reranker
 from ragcli.models.model_lookup import DEFAULT_CROSS_ENCODER, DEFAULT_ENCODER, LocalModel, find_model
+from ragcli.types import Notify
 
 if TYPE_CHECKING:
     from ragcli.models.model_inventory import ModelListing, list_models, model_path, pull

@@ -7,7 +7,7 @@ over all windows' token states, as if the model had pooled once over the whole t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -17,7 +17,6 @@ import numpy.typing as npt
 FloatArray = npt.NDArray[np.float32]
 IntArray = npt.NDArray[np.int32]
 Engine = Literal["auto", "onnx", "torch"]
-Notify = Callable[[str], None]
 
 
 class ExportError(Exception):

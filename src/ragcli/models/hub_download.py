@@ -9,7 +9,6 @@ import os
 import sys
 
 from ragcli.errors import ModelUnavailable
-from ragcli.models.engine_interface import Notify
 from ragcli.models.model_lookup import (
     DEFAULT_ENCODER,
     WEIGHTS_FILE,
@@ -21,6 +20,7 @@ from ragcli.models.model_lookup import (
     model_folder,
     searched_places,
 )
+from ragcli.types import Notify
 
 # What a model needs to run. Other formats of the same weights (PyTorch pickles, ONNX, OpenVINO) stay there.
 _FILE_PATTERNS = [WEIGHTS_FILE, "*.json", "*.txt", "*.model", "[0-9]_*/*"]

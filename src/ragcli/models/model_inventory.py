@@ -15,11 +15,11 @@ from typing import Final, Literal
 
 from ragcli.atomic_files import cache_dir
 from ragcli.errors import ModelUnavailable
-from ragcli.models.engine_interface import Notify
 from ragcli.models.hardware import processor_kind
 from ragcli.models.hub_download import ensure_model, require_model
 from ragcli.models.model_config import read_json
 from ragcli.models.model_lookup import LocalModel, ModelOrigin, cached_models, file_sha256, has_weights, package_models
+from ragcli.types import Notify
 
 # Raise it when the graph changes: entries of another version are not read.
 EXPORT_FORMAT: Final = 3

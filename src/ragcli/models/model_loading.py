@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from ragcli.config.config_keys import is_remote_reranker
 from ragcli.errors import ModelUnavailable, UsageError
-from ragcli.models.engine_interface import Encoder, Engine, ExportError, Notify, TextReranker
+from ragcli.models.engine_interface import Encoder, Engine, ExportError, TextReranker
 from ragcli.models.hardware import has_gpu, worker_count
 from ragcli.models.hub_download import ensure_model, require_model
 from ragcli.models.model_config import (
@@ -34,6 +34,7 @@ from ragcli.models.model_lookup import (
     find_model,
     full_name,
 )
+from ragcli.types import Notify
 
 if TYPE_CHECKING:
     from ragcli.models.onnx.onnx_export import ExportVerifier

@@ -51,12 +51,11 @@ if TYPE_CHECKING:
     from ragcli.retrieval.expansion.query_rewriting import TechniqueFunctions
     from ragcli.retrieval.more_like_this import SimilarityTarget
     from ragcli.retrieval.pipelines import Stage
-    from ragcli.types import ScoreType
+    from ragcli.types import Notify, ScoreType
 
 
 LoadedModel = TypeVar("LoadedModel")
 EngineName = Literal["auto", "onnx", "torch"]
-Notify = Callable[[str], None]
 
 # Seconds for which a reranker elsewhere that gave no scores is not asked again.
 _RETRY_AFTER_SECONDS: Final = 60.0

@@ -21,7 +21,6 @@ _YEAR: Final = re.compile(r"(?<!\d)((?:1[5-9]|20)\d{2})(?!\d)")
 _KEY: Final = re.compile(r"([a-z][a-z'-]+?)(?:etal)?[_:-]?((?:1[5-9]|20)?\d{2})[_:-]?([a-z]*)", re.IGNORECASE)
 _FIRST_NAME: Final = re.compile(r"[^\W\d_]{2,}(?:['’-][^\W\d_]+)*")
 _ENOUGH_OF_TITLE: Final = 0.8
-_SHORTEST_STEM: Final = 5
 _HEAD: Final = 800
 _MOST: Final = 5
 

@@ -4,6 +4,11 @@ Of the precisions, the first that agrees with the fp32 model on the check texts 
 export. The texts are of many kinds (prose, numbers, code, names, other scripts, one word, one long paragraph), since
 an int8 kernel that is wrong on a processor is often wrong for some inputs only. Two processes that need the same
 export take turns, and the second finds it made.
+
+Why not sentence-transformers' own export: it goes through optimum, whose latest ONNX release (optimum-onnx 0.1.0)
+cannot be imported beside the transformers 5 that sentence-transformers installs, and whoever runs such an export
+imports sentence-transformers first, 4 to 7 s of processor time. Here the export of MiniLM takes 5 to 7 s once, without
+PyTorch, and a start with it 0.1 s.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from ragcli.atomic_files import exclusive_lock
-from ragcli.models.engine_interface import ExportError, FloatArray, IntArray, Notify, text_vector, weighted_window
+from ragcli.models.engine_interface import ExportError, FloatArray, IntArray, text_vector, weighted_window
 from ragcli.models.hardware import saturates_int8
 from ragcli.models.model_inventory import (
     EXPORT_METADATA_FILE,
@@ -33,6 +38,7 @@ from ragcli.models.model_lookup import LocalModel, file_sha256
 from ragcli.models.onnx.bert_model import BertModel, bert_forward, read_bert
 from ragcli.models.onnx.onnx_graph import Precision, build_graph
 from ragcli.models.onnx.onnxruntime_engine import OnnxCrossEncoder, OnnxEncoder, pair_inputs
+from ragcli.types import Notify
 
 if TYPE_CHECKING:
     import onnx
