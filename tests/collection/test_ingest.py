@@ -34,6 +34,8 @@ from ragcli.collection import (
     ingest_jsonl,
 )
 from ragcli.errors import InputError, ModelUnavailable
+from ragcli.retrieval.request import QueryRequest
+from ragcli.retrieval.searcher import Searcher
 from ragcli.types import Failure
 
 
@@ -94,6 +96,23 @@ def test_every_chunk_has_a_vector_token_bits_and_a_place_in_each_index(collectio
         assert snapshot.tfidf is not None
         assert snapshot.tfidf.numbers.tolist() == list(rows)
         assert not snapshot.tfidf_stale
+
+
+def test_a_tfidf_that_was_not_fitted_anew_ranks_what_is_still_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collection = new_collection(tmp_path, encoder="none")
+    papers = write_files(
+        tmp_path / "in", {f"{name}.txt": f"A wormhole, said {name}." for name in ("ada", "ben", "eve")}
+    )
+    take_in(collection, papers)
+    monkeypatch.setattr("ragcli.collection.write.compaction.TFIDF_REFIT_MAX_CHUNKS", 0)
+    (papers / "ben.txt").unlink()
+    write_files(papers, {"eve.txt": "Nothing of the kind."})
+    take_in(collection, papers, prune=True)
+    with Searcher([collection]) as searcher:
+        hits = searcher.query(QueryRequest("wormhole", pipeline="tfidf", top=1)).hits
+    assert [hit.chunk.source for hit in hits] == ["ada.txt"]
 
 
 def test_token_frequency_counts_the_chunks_that_hold_a_piece(collection: Collection, papers: Path) -> None:

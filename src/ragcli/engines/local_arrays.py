@@ -20,8 +20,8 @@ from ragcli.index.nearest_neighbours import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Collection as Container
-    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from ragcli.array_types import BoolArray, ByteArray, Float32Array, Float64Array, Int32Array, Int64Array
@@ -90,18 +90,25 @@ class LocalArrays:
     def _rank_tfidf(self, query: StageQuery, depth: int, where: Filter | None) -> tuple[Int64Array, Float64Array]:
         if (tfidf := self._snapshot.tfidf) is None:
             return _nothing()
-        chosen = self._snapshot.matching(where)
-        numbers, scores = tfidf.rank(query.text, depth, among=None if chosen is None else chosen.numbers)
-        return numbers, scores.astype(np.float64)
+        if (chosen := self._snapshot.matching(where)) is not None:
+            numbers, scores = tfidf.rank(query.text, depth, among=chosen.numbers)
+            return numbers, scores.astype(np.float64)
+        # It may be of an older generation, and hold chunks that are gone.
+        return self._alive(lambda asked: tfidf.rank(query.text, asked, among=None), depth)
 
     def _rank_lexical(self, query: StageQuery, depth: int) -> tuple[Int64Array, Float64Array]:
-        # More are asked for until enough live ones have come.
+        return self._alive(lambda asked: self._search_lexical(query, asked), depth)
+
+    def _alive(
+        self, rank: Callable[[int], tuple[Int64Array, Float32Array | Float64Array]], depth: int
+    ) -> tuple[Int64Array, Float64Array]:
+        """The first `depth` live chunks of a ranking, which is asked for more until enough have come."""
         asked = depth
         while True:
-            numbers, scores = self._search_lexical(query, asked)
+            numbers, scores = rank(asked)
             kept = np.flatnonzero(self._find_rows(numbers)[1])
             if len(kept) >= depth or len(numbers) < asked:
-                return numbers[kept[:depth]], scores[kept[:depth]]
+                return numbers[kept[:depth]], scores[kept[:depth]].astype(np.float64)
             asked *= 2
 
     def _rank_lexical_among(self, query: StageQuery, depth: int, chosen: Int64Array) -> tuple[Int64Array, Float64Array]:
