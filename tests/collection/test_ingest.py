@@ -111,7 +111,7 @@ def test_a_tfidf_that_was_not_fitted_anew_ranks_what_is_still_there(
     write_files(papers, {"eve.txt": "Nothing of the kind."})
     take_in(collection, papers, prune=True)
     with Searcher([collection]) as searcher:
-        hits = searcher.query(QueryRequest("wormhole", pipeline="tfidf", top=1)).hits
+        hits = searcher.query(QueryRequest("wormhole", pipeline="tfidf")).hits
     assert [hit.chunk.source for hit in hits] == ["ada.txt"]
 
 
