@@ -139,7 +139,7 @@ class Option:
             return f"must be more than {self.above:g}, not {shown}"
         if least is not None and not value >= least:
             return f"must be at least {least:g}, not {shown}"
-        return f"must be at most {most:,}, not {shown}"
+        return f"must be at most {most:,.0f}, not {shown}"
 
     def refused(self, value: object) -> OptionError:
         """The error for a value that it does not take."""
