@@ -12,9 +12,10 @@ from tests.support.cli_calls import called
 
 from ragcli.evaluation.pipeline_spec import parse_specs
 from ragcli.options import Option, OptionError, OptionGroup
-from ragcli.options.command_options import ALL_GROUPS, flag_of
+from ragcli.options.command_options import ALL_GROUPS, CHUNKING, DEFAULT_ENCODER, flag_of
 from ragcli.options.query_options import QUERY_GROUPS, REQUEST_OPTIONS, SPEC_OPTIONS
 from ragcli.retrieval.request import PIPELINE_NAMES, QueryRequest
+from ragcli.types import CollectionSettings
 
 # The question, the filter that several options make, and what a technique finds.
 NO_OPTIONS = {"text", "where", "expansion", "hypothetical"}
@@ -33,6 +34,13 @@ def test_an_option_stands_once() -> None:
     for group in ALL_GROUPS:
         for option in group.options:
             assert seen.setdefault(option.name, option) is option
+
+
+def test_the_table_tells_the_settings_that_a_collection_has_by_itself() -> None:
+    settings = CollectionSettings()
+    told = {option.config_key: option.default_text for option in CHUNKING.options if option.default_text}
+    assert told == {name: str(getattr(settings, name)) for name in ("chunk_size", "overlap", "context")}
+    assert settings.encoder == DEFAULT_ENCODER
 
 
 def test_the_table_has_the_pipelines_that_there_are() -> None:

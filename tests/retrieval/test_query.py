@@ -211,7 +211,7 @@ def test_a_question_of_blanks_and_an_unknown_pipeline_are_usage_errors(notes: Co
         ask(notes, "  ")
     with pytest.raises(UsageError, match="no pipeline 'magic'"):
         ask(notes, "x", pipeline="magic")
-    with pytest.raises(UsageError, match="--top"):
+    with pytest.raises(UsageError, match="top must be at least 1"):
         ask(notes, "x", top=0)
 
 

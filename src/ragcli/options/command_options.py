@@ -6,7 +6,6 @@ from typing import Final
 
 from ragcli.options.option_model import Conflict, Option, OptionGroup, options_by_name
 from ragcli.options.query_options import MAX_COUNT, QUERY_GROUPS
-from ragcli.types import CollectionSettings
 
 COLOR_MODES: Final = ("auto", "always", "never")
 PRESETS: Final = ("strict", "balanced", "lenient")
@@ -16,7 +15,7 @@ TOPIC_FORMATS: Final = ("beir", "trec", "tsv", "queries", "jsonl", "lines")
 TOPIC_FIELDS: Final = ("title", "desc", "narr")
 LEVELS: Final = ("auto", "document", "chunk")
 PDF_ENGINES: Final = ("pdfium", "pypdf")
-_SETTINGS: Final = CollectionSettings()
+DEFAULT_ENCODER: Final = "sentence-transformers/all-MiniLM-L6-v2"
 
 
 def flag(name: str, text: str, **more: object) -> Option:
@@ -44,7 +43,7 @@ ENCODER: Final = Option(
     help="Makes vectors of texts: a name on the hub, or a folder",
     section="collection",
     guard="model",
-    free=("none", _SETTINGS.encoder),
+    free=("none", DEFAULT_ENCODER),
 )
 TOKEN_VECTORS: Final = Option(
     name="token_vectors",
@@ -60,7 +59,7 @@ CHUNKING: Final = OptionGroup(
             name="chunk_size",
             kind="whole number",
             help="Characters in a chunk",
-            default_text=str(_SETTINGS.chunk_size),
+            default_text="1200",
             least=50,
             section="collection",
         ),
@@ -68,7 +67,7 @@ CHUNKING: Final = OptionGroup(
             name="overlap",
             kind="whole number",
             help="Characters that the next chunk repeats",
-            default_text=str(_SETTINGS.overlap),
+            default_text="200",
             least=0,
             section="collection",
         ),
@@ -80,7 +79,7 @@ CHUNKING: Final = OptionGroup(
             key="context",
             choices=("none", "title", "heading"),
             help="What is embedded before a chunk's text",
-            default_text=_SETTINGS.context,
+            default_text="heading",
             section="collection",
         ),
     ),

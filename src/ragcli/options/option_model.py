@@ -15,7 +15,7 @@ TrustGuard = Literal["path", "collections", "model", "endpoint", "secret"]
 _MAX_SHOWN_CHARACTERS: Final = 60
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Conflict:
     """Another option that an option needs (`requires`), or does not go with (`excludes`), and the sentence on it.
 
@@ -27,7 +27,7 @@ class Conflict:
     value: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Option:
     """One option: everything that the surfaces and the library know of it.
 
@@ -149,7 +149,7 @@ class Option:
         return OptionError(f"{{{self.name}}} takes {{takes}}, not '{{given}}'.", takes=self.expected, given=given)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class OptionGroup:
     """Options that go together, under one heading of a command's help."""
 

@@ -10,12 +10,13 @@ from typing import Annotated
 import typer
 
 from ragcli.cli.command_context import META_PREFIX, CommandContext
-from ragcli.options.command_options import COLOR_MODES
 
 
 def store_global_option(ctx: typer.Context, param: typer.CallbackParam, value: str | None) -> str | None:
     """Keep an option that holds for every command where the command finds it; the last one given wins."""
     if value is not None:
+        from ragcli.options.command_options import COLOR_MODES
+
         if param.name == "color" and value not in COLOR_MODES:
             raise typer.BadParameter(f"'{value}' is none of {', '.join(COLOR_MODES)}.", ctx=ctx, param_hint="--color")
         ctx.meta[f"{META_PREFIX}{param.name}"] = value
