@@ -124,3 +124,9 @@ class MissingExtra(RagcliError, ImportError):
     """An optional dependency is not installed; the sentence names the extra that brings it."""
 
     exit_code = EXIT_NO_MODEL
+
+
+class PluginError(RagcliError):
+    """A plugin is not installed, cannot be loaded, or gives what its seam does not take; the sentence names it."""
+
+    exit_code = EXIT_NO_MODEL

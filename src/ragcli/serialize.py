@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ragcli.grounding.sufficiency.evidence import Decision
     from ragcli.llm.cached_client import RemoteLanguageModel
     from ragcli.models import ModelListing
+    from ragcli.plugins import InstalledPlugin
     from ragcli.retrieval.request import QueryPlan, QueryResult, StageTime
     from ragcli.types import Failure, GrepHit, Hit
 
@@ -381,6 +382,19 @@ def model_record(listing: ModelListing) -> dict[str, object]:
         "bytes": listing.size,
         "sha256": listing.sha256,
         "engine": listing.engine,
+    }
+
+
+def plugin_record(plugin: InstalledPlugin, problem: str | None) -> dict[str, object]:
+    """An installed plugin as JSON has it; `problem` is why it cannot be used."""
+    return {
+        "group": f"ragcli.{plugin.group}",
+        "name": plugin.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "file_types": [f".{plugin.name}"] if plugin.group == "parsers" else [],
+        "target": plugin.target,
+        "problem": problem,
     }
 
 

@@ -28,6 +28,7 @@ FLOORS: dict[str, float] = {
     **dict.fromkeys(["atomic_files", "http_client"], 0.5),
     "filters": 0.6,
     "options": 0.7,
+    "plugins": 0.65,
     "config": 0.8,
     **dict.fromkeys(["index", "documents", "models", "llm"], 2.0),
     "collection": 3.0,
@@ -35,7 +36,7 @@ FLOORS: dict[str, float] = {
     "retrieval": 4.0,
     "grounding": 5.0,
     **dict.fromkeys(["agent", "evaluation"], 6.0),
-    **dict.fromkeys(["compat", "serialize", "manual"], 7.0),
+    **dict.fromkeys(["compat", "serialize", "manual", "library"], 7.0),
     **dict.fromkeys(["cli", "__main__"], 8.0),
 }
 

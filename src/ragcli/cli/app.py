@@ -66,6 +66,11 @@ COMMANDS: Final[Mapping[str, CommandEntry]] = MappingProxyType(
             "List the models on this machine; pull one, or say where it is.",
             "ragcli models pull sentence-transformers/all-MiniLM-L6-v2",
         ),
+        "plugins": CommandEntry(
+            "ragcli.cli.commands.plugins_command",
+            "List what installed packages add: parsers, encoders, rerankers, judges.",
+            "ragcli plugins",
+        ),
         "trust": CommandEntry(
             "ragcli.cli.commands.trust_command",
             "Allow a collections.toml what it asks for beyond its folder.",

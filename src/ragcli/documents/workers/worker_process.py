@@ -14,7 +14,7 @@ from typing import IO, Final
 
 from ragcli.documents.file_access import content_hash, display_name, printable_path, read_bytes
 from ragcli.documents.parse_options import MAX_REPLY_BYTES, ReadOptions
-from ragcli.documents.parser_registry import parse_document
+from ragcli.documents.parser_registry import parse_documents
 from ragcli.documents.workers.ipc_frames import FrameHeader, encode_documents, read_frame, write_frame
 from ragcli.errors import RagcliError
 from ragcli.types import Document, Failure
@@ -107,7 +107,7 @@ def parse_file(
     try:
         data = read_bytes(path)
         content = content_hash(data)
-        return [parse_document(data, path, options, on_page_count=on_page_count)], content
+        return [*parse_documents(data, path, options, on_page_count=on_page_count)], content
     except RagcliError as error:
         return [Failure(printable_path(path), str(error))], content
     except MemoryError:
@@ -140,6 +140,10 @@ def _encoded_or_failure(items: list[Document | Failure], path: Path, options: Re
         return encode_documents(items)
     except MemoryError:
         return encode_documents([_too_large(path, options)])
+    except Exception as error:  # a plugin's parser may give values that are none of metadata's
+        return encode_documents(
+            [Failure(printable_path(path), f"{display_name(path)} cannot be read: {_reason(error)}.")]
+        )
 
 
 def _too_large(path: Path, options: ReadOptions) -> Failure:
