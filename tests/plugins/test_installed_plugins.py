@@ -182,3 +182,53 @@ def test_start_up_and_grep_look_for_no_plugin(run: Run, tmp_path: Path) -> None:
             env={**os.environ, "RAGCLI_DATA_DIR": str(tmp_path / "data"), "HOME": str(tmp_path / "home")},
         )
         assert done.returncode == 0, (arguments, done.stderr)
+
+
+def test_a_plugins_encoder_and_reranker_search_a_collection(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("Negative energy opens a wormhole. " * 3)
+    (tmp_path / "two.txt").write_text("A wormhole opens.")
+    run("ingest", "one.txt", "two.txt", "-c", "words", "--encoder", "plugin:words")
+    dense = json.loads(run("query", "negative energy", "-c", "words", "--pipeline", "dense", "--json").stdout)
+    assert dense[0]["source"] == "one.txt"
+    done = run("query", "negative energy wormhole", "-c", "words", "--reranker", "plugin:shortest:m", "--json")
+    hits = json.loads(done.stdout)
+    assert {hit["reranker"] for hit in hits} == {"plugin:shortest:m"}
+    assert "ranking by length (m, no key)" in done.stderr
+    assert hits[0]["scores"]["rerank"] == -len(hits[0]["text"])
+
+
+def test_a_collection_is_not_asked_with_another_model_of_the_same_plugin(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("Negative energy opens a wormhole.")
+    run("ingest", "one.txt", "-c", "words", "--encoder", "plugin:words")
+    done = run("query", "energy", "-c", "words", "--pipeline", "dense", code=5, MEMOS_FINGERPRINT="6" * 64)
+    assert "The encoder plugin:words has other weights" in done.stderr
+
+
+def test_a_plugins_judge_decides_on_sufficiency_and_faithfulness(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("A sketch counts words.")
+    run("ingest", "one.txt", "-c", "notes", "--encoder", "none")
+    asked = json.loads(
+        run("ask", "what opens a wormhole", "-c", "notes", "--judge", "plugin:agreeable", "--json").stdout
+    )
+    assert (asked["passed"], asked["judge"]) == (True, "plugin:agreeable")
+    (tmp_path / "draft.md").write_text("Wormholes are opened by negative energy in every case.")
+    checked = json.loads(run("check", "draft.md", "-c", "notes", "--judge", "plugin:agreeable", "--json").stdout)
+    assert checked["sentences"][0]["verdict"] == "supported"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ingest", "one.txt", "-c", "x", "--encoder", "plugin:missing"),
+        ("query", "energy", "-c", "notes", "--reranker", "plugin:broken"),
+        ("ask", "energy", "-c", "notes", "--judge", "plugin:missing"),
+    ],
+)
+def test_a_plugin_that_is_not_there_or_cannot_be_loaded_is_one_sentence(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    (tmp_path / "one.txt").write_text("Negative energy.")
+    run("ingest", "one.txt", "-c", "notes", "--encoder", "none")
+    done = run(*arguments, code=5)
+    assert done.stderr.count("\n") == 1
+    assert "plugin" in done.stderr

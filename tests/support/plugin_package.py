@@ -142,10 +142,10 @@ class AlwaysSupported:
 
 
 class Judges:
-    def sufficiency(self, context):
+    def sufficiency(self, collections):
         return AlwaysEnough()
 
-    def faithfulness(self, context):
+    def faithfulness(self, searcher):
         return AlwaysSupported()
 
 

@@ -42,7 +42,7 @@ def invalid_value_reason(option: Option, value: object) -> str | None:
     kind = option.config_kind or option.kind
     if not _has_type(kind, value):
         return f"must be {_KIND_DESCRIPTIONS[kind]}, not {_describe_value(value)}"
-    if option.choices and value not in option.choices:
+    if option.choices and not option.is_choice(value):
         return f"must be one of {', '.join(option.choices)}, not {_describe_value(value)}"
     if option.config_kind is not None:
         try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
-from ragcli.errors import UsageError
+from ragcli.errors import PluginError, UsageError
 from ragcli.grounding.faithfulness.claims import FAITHFULNESS_JUDGES, FaithfulnessJudge
 from ragcli.grounding.sufficiency.evidence import SUFFICIENCY_JUDGES
+from ragcli.plugins import Registry, is_plugin_name
 
 if TYPE_CHECKING:
     from ragcli.collection import Collection
@@ -17,12 +18,28 @@ if TYPE_CHECKING:
     from ragcli.retrieval.searcher import Searcher
 
 
+class JudgePlugin(Protocol):
+    """The judges of an installed package; what an entry point of `ragcli.judges` names. It has one of them or both."""
+
+    def sufficiency(self, collections: Sequence[Collection]) -> SufficiencyJudge:
+        """A judge of whether what was found in these collections answers a question."""
+
+    def faithfulness(self, searcher: Searcher | None) -> FaithfulnessJudge:
+        """A judge of whether passages say what a sentence claims; `searcher` is what found them, if there is one."""
+
+
+JUDGE_PLUGINS: Final[Registry[JudgePlugin]] = Registry("judges", {})
+
+
 def open_judge(name: str, collections: Sequence[Collection]) -> SufficiencyJudge:
     """The judge of that name for a search over some collections.
 
     `calibrated` goes by the calibration that a collection has of its own, if it is searched alone, and by the shipped
-    one else. Raises UsageError for a name that there is not, CollectionError for a calibration that is damaged.
+    one else. `plugin:NAME` is the judge of an installed package. Raises UsageError for a name that there is not,
+    PluginError for a plugin that cannot be used, CollectionError for a calibration that is damaged.
     """
+    if is_plugin_name(name):
+        return _plugin_judge(name, "sufficiency").sufficiency(collections)
     if name == "heuristic":
         from ragcli.grounding.sufficiency.heuristic import HeuristicJudge
 
@@ -56,8 +73,10 @@ def open_faithfulness_judge(
 
     `semantic` takes its encoder, and how rare words are, from the searcher's collections; without one, or where they
     have no encoder, it goes by words alone. `llm` needs a model, and takes a prompt in place of the one that comes
-    with ragcli. Raises UsageError.
+    with ragcli. `plugin:NAME` is the judge of an installed package. Raises UsageError and PluginError.
     """
+    if is_plugin_name(name):
+        return _plugin_judge(name, "faithfulness").faithfulness(searcher)
     if name == "heuristic":
         from ragcli.grounding.faithfulness.word_overlap import WordOverlapJudge
 
@@ -73,3 +92,10 @@ def open_faithfulness_judge(
 
         return LlmFaithfulnessJudge(model, prompt)
     raise UsageError(f"There is no faithfulness judge '{name}'; choose one of {', '.join(FAITHFULNESS_JUDGES)}.")
+
+
+def _plugin_judge(name: str, kind: str) -> JudgePlugin:
+    judges = JUDGE_PLUGINS.get(name)
+    if not callable(getattr(judges, kind, None)):
+        raise PluginError(f"The judges of '{name}' have none of {kind}; `ragcli plugins` lists what packages bring.")
+    return judges

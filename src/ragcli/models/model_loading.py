@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Collection, Hashable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from ragcli.config.config_keys import is_remote_reranker
 from ragcli.errors import ModelUnavailable, UsageError
@@ -34,6 +34,7 @@ from ragcli.models.model_lookup import (
     find_model,
     full_name,
 )
+from ragcli.plugins import Registry, is_plugin_name, split_plugin_name
 from ragcli.types import Notify
 
 if TYPE_CHECKING:
@@ -66,6 +67,28 @@ CROSS_ENCODER_PASSAGE_CHARS: Final = 1024
 _ModelT = TypeVar("_ModelT")
 
 
+class EncoderFactory(Protocol):
+    """Opens an encoder of an installed package; what an entry point of `ragcli.encoders` names."""
+
+    def __call__(self, model: str, *, notify: Notify) -> Encoder:
+        """The encoder; `model` is what `plugin:NAME:MODEL` says behind the name, "" for nothing.
+
+        Its `fingerprint` tells two models of one name apart: a collection is asked only with the one it was made with.
+        Raises ModelUnavailable.
+        """
+
+
+class RerankerFactory(Protocol):
+    """Opens a reranker of an installed package; what an entry point of `ragcli.rerankers` names."""
+
+    def __call__(self, model: str, *, notify: Notify, key_env: str | None) -> TextReranker:
+        """The reranker; `model` as for an encoder, `key_env` an environment variable with a key. ModelUnavailable."""
+
+
+ENCODERS: Final[Registry[EncoderFactory]] = Registry("encoders", {})
+RERANKERS: Final[Registry[RerankerFactory]] = Registry("rerankers", {})
+
+
 def load_encoder(
     name: str,
     *,
@@ -77,7 +100,8 @@ def load_encoder(
 ) -> Encoder:
     """Load a sentence encoder, exporting it first if this machine has not yet done so.
 
-    `name` is a folder, or a name on the Hugging Face hub. `bulk` says that thousands of texts will follow, for which
+    `name` is a folder, a name on the Hugging Face hub, or `plugin:NAME` for the encoder of an installed package, which
+    loads that package. `bulk` says that thousands of texts will follow, for which
     a GPU is worth waking. `notify` is told, in a few words at a time, of slow steps and of a fall back to PyTorch
     (without it the latter is a RuntimeWarning). Raises ModelUnavailable, and UsageError for an unknown engine.
 
@@ -87,12 +111,11 @@ def load_encoder(
     """
     tell = notify or _ignore_notice
     _check_engine(engine)
+    if is_plugin_name(name):
+        return _plugin_encoder(name, tell, weights)
     found = ensure_model(name, tell) if download or full_name(name) == DEFAULT_ENCODER else require_model(name)
     if weights and file_sha256(found.weights) not in weights:
-        raise ModelUnavailable(
-            f"The model {found.name} in {found.path} has other weights than those that the collection was made with; "
-            "get those back, or embed everything anew with `ragcli reindex`."
-        )
+        raise _other_weights(f"The model {found.name} in {found.path}")
     layout = read_encoder_config(found.path)
     if engine == "torch" or (engine == "auto" and bulk and has_gpu()):
         return _torch_encoder(found, layout, tell)
@@ -108,11 +131,15 @@ def load_reranker(
 ) -> TextReranker:
     """Load a cross-encoder by folder or name; engines, notices and errors as for `load_encoder`.
 
-    `cohere:MODEL`, `jina:MODEL` or an address is a reranker elsewhere (see `remote`), which is asked for scores and
-    not loaded; `key_env` names the environment variable with its key.
+    `plugin:NAME` is the reranker of an installed package. `cohere:MODEL`, `jina:MODEL` or an address is a reranker
+    elsewhere (see `remote_reranker`), which is asked for scores and not loaded; `key_env` names the environment
+    variable with its key.
     """
     tell = notify or _ignore_notice
     _check_engine(engine)
+    if is_plugin_name(name):
+        _, model = split_plugin_name(name)
+        return RERANKERS.get(name)(model, notify=tell, key_env=key_env)
     if is_remote_reranker(name):
         from ragcli.models.remote_reranker import RemoteReranker, rerank_endpoint
 
@@ -126,6 +153,21 @@ def load_reranker(
     except (ExportError, OSError) as error:
         _warn(f"{found.name} runs on PyTorch, which is slower: {error}.", notify)
         return _torch_reranker(found, tell)
+
+
+def _plugin_encoder(name: str, notify: Notify, weights: Collection[str]) -> Encoder:
+    _, model = split_plugin_name(name)
+    encoder = ENCODERS.get(name)(model, notify=notify)
+    if weights and encoder.fingerprint not in weights:
+        raise _other_weights(f"The encoder {name}")
+    return encoder
+
+
+def _other_weights(called: str) -> ModelUnavailable:
+    return ModelUnavailable(
+        f"{called} has other weights than those that the collection was made with; get those back, or embed everything"
+        " anew with `ragcli reindex`."
+    )
 
 
 def cross_encoder_available(name: str) -> bool:

@@ -166,6 +166,7 @@ ASK: Final = OptionGroup(
             flag="--judge",
             key="judge",
             choices=SUFFICIENCY_JUDGES,
+            choice_prefix="plugin:",
             help="What weighs the evidence",
             default="calibrated",
             section="ask",
@@ -205,6 +206,7 @@ ASK: Final = OptionGroup(
         Option(
             name="check",
             choices=(*FAITHFULNESS_JUDGES, "none"),
+            choice_prefix="plugin:",
             help="What holds each sentence of the model's answer against the evidence",
             default="semantic",
             requires=(
@@ -257,6 +259,7 @@ CHECK: Final = OptionGroup(
             name="faithfulness_judge",
             flag="--judge",
             choices=FAITHFULNESS_JUDGES,
+            choice_prefix="plugin:",
             help="What holds each sentence against its passages",
             default="semantic",
         ),

@@ -50,6 +50,7 @@ class Option:
     default: Any = None
     default_text: str | None = None
     choices: tuple[str, ...] = ()
+    choice_prefix: str = ""
     least: float | None = None
     most: float | None = None
     above: float | None = None
@@ -92,6 +93,11 @@ class Option:
             return " or ".join(self.choices) if len(self.choices) < 3 else f"one of {', '.join(self.choices)}"
         return _KIND_TEXTS[self.kind]
 
+    def is_choice(self, value: object) -> bool:
+        """Whether it is one of the choices, or begins as those do that are not known before (`choice_prefix`)."""
+        named = bool(self.choice_prefix) and isinstance(value, str) and value.startswith(self.choice_prefix)
+        return value in self.choices or named
+
     def read(self, text: Any) -> Any:
         """The value that a text (texts, for the kind `texts`) stands for. Raises OptionError."""
         try:
@@ -109,7 +115,7 @@ class Option:
             self._check_stated(value)
 
     def _check_stated(self, value: object) -> None:
-        if self.choices and value not in self.choices:
+        if self.choices and not self.is_choice(value):
             raise self.refused(value)
         match self.kind:
             case "whole number":

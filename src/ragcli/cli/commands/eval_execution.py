@@ -96,7 +96,7 @@ def _judges(values: OptionValues) -> list[str] | None:
         return None
     names = ",".join(values.gate).split(",")
     for name in names:
-        if name not in SUFFICIENCY_JUDGES:
+        if name not in SUFFICIENCY_JUDGES and not name.startswith("plugin:"):
             raise OptionError(
                 "{gate} takes {choices}, not '{given}'.", choices=", ".join(SUFFICIENCY_JUDGES), given=name
             )
