@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from threading import RLock, local
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import numpy as np
@@ -66,10 +67,13 @@ SCORE_TYPES: Final[Mapping[Stage, ScoreType]] = {"tfidf": "cosine", "bm25": "bm2
 
 
 class Searcher:
-    """Answers questions over one committed state of some collections. A context manager; not for two threads.
+    """Answers questions over one committed state of some collections. A context manager.
 
-    Readers that are given in the place of collections are left open at the end. `models` is where it puts and finds
-    loaded models, for several searchers to share. `language_model` is asked by
+    Many threads may ask at once. They share the models; each thread reads the state that was committed when it first
+    asked, and keeps to it. Readers that are given in the place of collections are for one thread, and are left open
+    at the end. `encoder` and `reranker` are the caller's own: the encoder must be the one that the collections were
+    made with, the reranker is what `auto` chooses. `models` is where it puts and finds loaded models, for several
+    searchers to share. `language_model` is asked by
     the query techniques that need one, with the user's own prompts out of the folder `prompts`; without it they are
     left out, of which a result has a warning.
     """
@@ -80,6 +84,8 @@ class Searcher:
         *,
         engine: EngineName = "auto",
         notify: Notify | None = None,
+        encoder: Encoder | None = None,
+        reranker: TextReranker | None = None,
         models: LoadedModelCache | None = None,
         language_model: LanguageModel | None = None,
         prompts: Path | None = None,
@@ -92,20 +98,20 @@ class Searcher:
         self._models = models
         self._language_model = language_model
         self._prompts = prompts
+        self._own_encoder = encoder
+        self._own_reranker = reranker
         self._stack = ExitStack()
-        self._readers: tuple[CollectionReader, ...] = ()
+        self._state = local()
+        self._lock = RLock()
         self._encoders: dict[str, Encoder] = {}
         self._rerankers: dict[tuple[str, str | None], TextReranker] = {}
         self._away: dict[str, tuple[float, str]] = {}
         self._told: set[str] = set()
         self._encodings: dict[tuple[str, str], Encoding] = {}
         self._names: dict[tuple[int, int], tuple[str, str]] = {}
-        self._likes: dict[str, SimilarityTarget] = {}
 
     def __enter__(self) -> Searcher:
-        with ExitStack() as opening:
-            self._readers = tuple(opening.enter_context(opened(each)) for each in self._collections)
-            self._stack = opening.pop_all()
+        self._open_readers()
         return self
 
     def __exit__(
@@ -115,8 +121,16 @@ class Searcher:
 
     @property
     def readers(self) -> tuple[CollectionReader, ...]:
-        """The state of each collection that is searched, in the order given."""
-        return self._readers
+        """The state of each collection that this thread searches, in the order given."""
+        found: tuple[CollectionReader, ...] | None = getattr(self._state, "readers", None)
+        return self._open_readers() if found is None else found
+
+    def _open_readers(self) -> tuple[CollectionReader, ...]:
+        with self._lock, ExitStack() as opening:
+            readers = tuple(opening.enter_context(opened(each)) for each in self._collections)
+            self._stack.push(opening.pop_all())
+        self._state.readers = readers
+        return readers
 
     def query(self, request: QueryRequest, *, plan: QueryPlan | None = None) -> QueryResult:
         """Ranked hits for one question.
@@ -157,11 +171,11 @@ class Searcher:
         clock = StageTimer()
         pipeline = PIPELINES[request.pipeline]
         if request.weights:
-            check_weights(dict(request.weights), [reader.name for reader in self._readers])
+            check_weights(dict(request.weights), [reader.name for reader in self.readers])
         encoded: dict[str, Encoding] = {}
         while True:
             groups = []
-            for readers in _by_encoder(self._readers):
+            for readers in _by_encoder(self.readers):
                 name, question = readers[0].settings.encoder, self._question(readers, request)
                 if name in encoded:
                     question.encoding = encoded[name]
@@ -199,7 +213,7 @@ class Searcher:
             from ragcli.retrieval.expansion.query_plan import rank_plan
 
             return rank_plan(self, plan or self.plan(request), chunks=chunks, documents=documents)
-        groups = _by_encoder(self._readers)
+        groups = _by_encoder(self.readers)
         if len(groups) > 1:
             raise UsageError("Only collections with the same encoder can be ranked in depth together.")
         if not groups:
@@ -242,7 +256,7 @@ class Searcher:
         Question encodings are kept from call to call, as by `ranking`.
         """
         found = []
-        for readers in _by_encoder(self._readers):
+        for readers in _by_encoder(self.readers):
             question = self._question(readers, request)
             key = readers[0].settings.encoder, question.text
             if key in self._encodings:
@@ -258,7 +272,7 @@ class Searcher:
         """The words that a request asks for: its text, or those of the passages that hits are to be like."""
         if request.like is None:
             return request.text
-        groups = _by_encoder(self._readers)
+        groups = _by_encoder(self.readers)
         return self._question(groups[0], request).text if groups else ""
 
     def _question(self, readers: Sequence[CollectionReader], request: QueryRequest) -> EncodedQuery:
@@ -282,9 +296,10 @@ class Searcher:
     def _liked(self, like: str) -> SimilarityTarget:
         from ragcli.retrieval.more_like_this import find_target
 
-        if like not in self._likes:
-            self._likes[like] = find_target(self._readers, like)
-        return self._likes[like]
+        likes: dict[str, SimilarityTarget] = self._state.__dict__.setdefault("likes", {})
+        if like not in likes:
+            likes[like] = find_target(self.readers, like)
+        return likes[like]
 
     def _chunk_names(
         self, readers: Sequence[CollectionReader], places: list[tuple[int, int]]
@@ -358,6 +373,8 @@ class Searcher:
             raise UsageError("Late interaction needs an encoder, and this collection was made without one.")
         if request.reranker != "auto":
             return request.reranker
+        if self._own_reranker is not None:
+            return self._own_reranker.name
         if cross_encoder_available(DEFAULT_CROSS_ENCODER):
             return DEFAULT_CROSS_ENCODER
         return None if encoder == NO_ENCODER else "late"
@@ -396,15 +413,14 @@ class Searcher:
 
         Raises ModelUnavailable, or CollectionError when it is another model by the same name.
         """
-        if name not in self._encoders:
-            from ragcli.models import load_encoder
+        with self._lock:
+            return self._encoder_of(name)
 
-            mine = [each for each in self._readers if each.settings.encoder == name and each.chunk_count]
+    def _encoder_of(self, name: str) -> Encoder:
+        if name not in self._encoders:
+            mine = [each for each in self.readers if each.settings.encoder == name and each.chunk_count]
             known = {each.fingerprint for each in mine if each.fingerprint is not None}
-            encoder = self._shelved(
-                (name, self._engine, frozenset(known)),
-                lambda: load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False),
-            )
+            encoder = self._own_encoder or self._load_encoder(name, known)
             for each in mine:
                 # One name may stand for two models; vectors of the one say nothing about questions by the other.
                 if each.fingerprint not in (None, encoder.fingerprint) or each.dimension not in (0, encoder.dimension):
@@ -415,14 +431,27 @@ class Searcher:
             self._encoders[name] = encoder
         return self._encoders[name]
 
+    def _load_encoder(self, name: str, known: set[str]) -> Encoder:
+        from ragcli.models import load_encoder
+
+        return self._shelved(
+            (name, self._engine, frozenset(known)),
+            lambda: load_encoder(name, engine=self._engine, notify=self._notify, weights=known, download=False),
+        )
+
     def reranker(self, name: str, key_env: str | None = None) -> TextReranker:
         """The reranker of that name or address, loaded when it is first asked for. Raises ModelUnavailable."""
+        if self._own_reranker is not None and name == self._own_reranker.name:
+            return self._own_reranker
         key = name, key_env
-        if key not in self._rerankers:
-            from ragcli.models import load_reranker
+        with self._lock:
+            if key not in self._rerankers:
+                from ragcli.models import load_reranker
 
-            self._rerankers[key] = self._shelved(key, lambda: load_reranker(name, notify=self._notify, key_env=key_env))
-        return self._rerankers[key]
+                self._rerankers[key] = self._shelved(
+                    key, lambda: load_reranker(name, notify=self._notify, key_env=key_env)
+                )
+            return self._rerankers[key]
 
     def _tell_once(self, warnings: Sequence[str]) -> None:
         for warning in warnings:
