@@ -162,6 +162,7 @@ OTHERS = {
     "collections import": "makes a collection of an archive that it is given",
     "collections rename": "renames a folder",
     "collections delete": "removes a folder",
+    "plugins": "tells of installed packages",
     "models": "tells of models",
     "models list": "tells of models",
     "models pull": "fetches a model",

@@ -137,6 +137,8 @@ def on_terminal(place: Path) -> list[list[str]]:
         ["eval", "--run", "theirs.run", "--qrels", "bad.qrels", *FINE],
         ["eval", "--run", EVIL, "--metric", EVIL, *FINE],
         ["eval", "--make-qrels", "questions.txt", "-c", "c", "--compare", "bm25", "--qrels-out", "l.qrels", *FINE],
+        ["plugins", *FINE],
+        ["help", EVIL],
         ["models", "path", EVIL, *FINE],
         ["models", "pull", EVIL, *FINE],
         ["ingest", "-c", "a"],
