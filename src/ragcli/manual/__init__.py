@@ -24,6 +24,7 @@ TOPICS: Final = (
     "tenants",
     "configuration",
     "models",
+    "plugins",
     "library",
     "output",
     "changes",
